@@ -236,7 +236,6 @@ def make_model(settings: Settings, client: Redis, journal: LessonJournal | None 
         journal=journal,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
         key_fingerprint=key_fingerprint(settings),
-        packs_names=settings.redis.is_embedded,  # no other release has this server
     )
 
 
@@ -251,7 +250,6 @@ def make_own_model(settings: Settings, client: Redis, name: str) -> Model:
         key_fingerprint=key_fingerprint(settings),
         max_changes=own_models.MAX_CHANGES,
         max_history_records=own_models.MAX_HISTORY_RECORDS,
-        packs_names=settings.redis.is_embedded,
     )
 
 
@@ -284,7 +282,6 @@ def make_autolearn_model(settings: Settings, client: Redis, name: str | None = N
         name or settings.model.name,
         ledger_seconds,
         key_fingerprint(settings),
-        packs_names=settings.redis.is_embedded,
     )
 
 

@@ -167,15 +167,11 @@ class FirstScores:
     def apply_change(self, change: Mapping[bytes, bytes]) -> None:
         """Apply a change of the model. Raises ``ValueError`` for a change that cannot be read.
 
-        The change of one lesson has fields such as ``first:come:spam``. The change of several has a field for each
-        label, such as ``first:spam``, with words and first scores in turn, separated by line feeds, in the order
-        of the lessons: a first score is ``gone``, or has ``come``, or is now the ``oldest``.
+        It has a field for each label, such as ``first:spam``, with words and first scores in turn, separated by
+        line feeds, in the order of the lessons: a first score is ``gone``, or has ``come``, or is now the
+        ``oldest``.
         """
         for label, window in self._windows.items():
-            for word in ("gone", "come", "oldest"):
-                packed = change.get(f"first:{word}:{label}".encode())
-                if packed is not None:
-                    window.apply_step(word.encode(), packed)
             if f"first:{label}".encode() in change:
                 steps = change[f"first:{label}".encode()].split(b"\n")
                 for step, packed in zip(steps[0::2], steps[1::2], strict=True):

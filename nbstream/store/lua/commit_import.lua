@@ -29,9 +29,9 @@ for first = 0, redis.call('ZCARD', ids_key) - 1, IDS_AT_ONCE do
 end
 redis.call('DEL', ids_key, importing_key)
 
-local fields = {'sequence', redis.call('INCRBY', sequence_key, 2), 'totals', '', 'tokens', ''}
-local id = redis.pcall('XADD', changes_key, 'MAXLEN', '~', max_changes, least_id, unpack(fields))
+local sequence = redis.call('INCRBY', sequence_key, 2)
+local id = redis.pcall('XADD', changes_key, 'MAXLEN', '~', max_changes, least_id, 'sequence', sequence)
 if type(id) == 'table' then  -- an error: the stream has a later id already, so the server's own time is late enough
-  redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', unpack(fields))
+  redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', 'sequence', sequence)
 end
 return 1

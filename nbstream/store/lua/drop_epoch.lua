@@ -12,7 +12,7 @@ if (redis.call('GET', epoch_key) or '0') ~= old_epoch then return false end
 redis.call('SET', epoch_key, new_epoch)
 local sequence = redis.call('INCRBY', old_sequence_key, 2)
 redis.call('SET', new_sequence_key, sequence)
-redis.call('XADD', old_changes_key, '*', 'sequence', sequence, 'totals', '', 'tokens', '')
+redis.call('XADD', old_changes_key, '*', 'sequence', sequence)
 redis.call('EXPIRE', old_sequence_key, old_stream_seconds)
 redis.call('EXPIRE', old_changes_key, old_stream_seconds)
 return sequence

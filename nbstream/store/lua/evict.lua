@@ -5,6 +5,7 @@
 --       2 about how many changes stay in the change stream
 --       3 the tokens, separated by line feeds
 --       then for each class the counts of the tokens when they were chosen, separated by spaces
+--       last the tokens as a change has them, compressed
 -- A token that has another count by now was learned or unlearned meanwhile and stays as it is. Therefore neither a
 -- repetition after a lost reply nor a second daemon that chose the same tokens removes anything twice. Returns the
 -- stream id of the change and the number of tokens, or false where nothing was to be removed: nothing was changed then.
@@ -14,6 +15,7 @@
 
 local totals_key, changes_key, sequence_key = unpack(KEYS, 1, 3)
 local stop_size, max_changes, joined_tokens = unpack(ARGV, 1, 3)
+local packed_names = ARGV[#ARGV]
 stop_size = tonumber(stop_size)
 
 local tokens, columns = {}, {}
@@ -42,26 +44,27 @@ local function is_to_be_removed(i)
   return is_in_vocabulary and vocabulary > stop_size
 end
 
-local removed_tokens, vocabulary_loss = {}, 0
+local removed, vocabulary_loss = 0, 0
 for i, token in ipairs(tokens) do
-  if is_to_be_removed(i) then
-    removed_tokens[#removed_tokens + 1] = token
+  local is_token_removed = is_to_be_removed(i)
+  if is_token_removed then
+    removed = removed + 1
     if stop_size then
       vocabulary = vocabulary - 1
       vocabulary_loss = vocabulary_loss + 1
     end
-    for _, column in ipairs(columns) do
-      local count = tonumber(column.counts[i])
-      local is_removed = count ~= 0 and (stop_size or count < 0)
-      if is_removed then
-        column.to_delete[#column.to_delete + 1] = token
-        column.removed = column.removed + count
-      end
-      column.resulting[#column.resulting + 1] = is_removed and '0' or column.counts[i]
+  end
+  for _, column in ipairs(columns) do
+    local count = tonumber(column.counts[i])
+    local is_removed = is_token_removed and count ~= 0 and (stop_size or count < 0)
+    if is_removed then
+      column.to_delete[#column.to_delete + 1] = token
+      column.removed = column.removed + count
     end
+    column.resulting[i] = is_removed and '0' or column.stored[i] or '0'
   end
 end
-if #removed_tokens == 0 then return false end
+if removed == 0 then return false end
 
 for _, column in ipairs(columns) do
   if #column.to_delete > 0 then redis.call('HDEL', column.key, unpack(column.to_delete)) end
@@ -81,10 +84,10 @@ for _, column in ipairs(columns) do
 end
 totals[#totals + 1] = subtract_from_total('vocabulary', vocabulary_loss)
 
-local change = {'sequence', redis.call('INCR', sequence_key), 'totals', table.concat(totals, ' '), 'tokens'}
-change[#change + 1] = table.concat(removed_tokens, '\n')
+local sequence = redis.call('INCR', sequence_key)
+local change = {'sequence', sequence, 'totals', table.concat(totals, ' '), 'names', packed_names}
 for _, column in ipairs(columns) do
   change[#change + 1] = 'counts:' .. column.label
   change[#change + 1] = table.concat(column.resulting, ' ')
 end
-return {redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', unpack(change)), #removed_tokens}
+return {redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', unpack(change)), removed}

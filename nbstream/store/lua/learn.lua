@@ -28,7 +28,7 @@ local totals_key,
 -- the layer must not have the messages, its ledger entry of each message and the key of its epoch follow.
 
 local names,  -- the distinct names of tokens and then of sums to which the lessons add, each with a NUL behind it
-  packed_names,  -- the names as the change has them, compressed ('' = it has them separated by line feeds)
+  packed_names,  -- the names as the change has them, compressed
   name_count,  -- how many names there are
   token_count,  -- how many of them are tokens
   max_changes,  -- about how many changes stay in the change stream; after a batch, how many lessons
@@ -139,12 +139,11 @@ end
 -- script's time: it adds 0 to a string to make it a number, since that is faster than tonumber.
 local vocabulary, touches_several = 0, #touched_classes > 1
 local texts = {}  -- the texts of numbers: many tokens have the same count
-local joined_names, position = {}, 1
+local position = 1
 for before_first = 0, name_count - 1, CHUNK do
   local size = math.min(CHUNK, name_count - before_first)
   local name_list = {struct.unpack(string.rep('s', size), names, position)}
   position = table.remove(name_list)
-  if packed_names == '' then joined_names[#joined_names + 1] = table.concat(name_list, '\n') end
   local was_present, is_present, changed_tokens, growth = {}, {}, {}, {}
   local function note_presence(i, before, after)
     if before ~= after and before_first + i <= token_count then
@@ -233,27 +232,17 @@ for _, lesson in ipairs(lessons) do
 end
 
 local sequence = redis.call('INCRBY', sequence_key, lesson_count)
-local change = {'sequence', sequence, 'totals', table.concat(totals, ' ')}
+local change = {'sequence', sequence, 'totals', table.concat(totals, ' '), 'names', packed_names}
 local function add_to_change(field, value)
   change[#change + 1] = field
   change[#change + 1] = value
-end
-if packed_names ~= '' then
-  add_to_change('names', packed_names)
-else
-  add_to_change('tokens', table.concat(joined_names, '\n'))
 end
 for _, class in ipairs(touched_classes) do
   add_to_change('counts:' .. class.label, table.concat(class.resulting, ' '))
 end
 for _, class in ipairs(classes) do
-  local first_scores = class.first_scores
-  if lesson_count == 1 then  -- as former versions write and read it
-    for i = 1, #first_scores, 2 do
-      add_to_change('first:' .. first_scores[i] .. ':' .. class.label, first_scores[i + 1])
-    end
-  elseif #first_scores > 0 then
-    add_to_change('first:' .. class.label, table.concat(first_scores, '\n'))
+  if #class.first_scores > 0 then
+    add_to_change('first:' .. class.label, table.concat(class.first_scores, '\n'))
   end
 end
 local last_change = redis.call('XREVRANGE', changes_key, '+', '-', 'COUNT', 1)[1]

@@ -36,22 +36,8 @@ class AutolearnModel(Model):
 
     keys: AutolearnKeys
 
-    def __init__(
-        self,
-        client: Redis,
-        name: str,
-        ledger_seconds: int,
-        key_fingerprint: str = "",
-        *,
-        packs_names: bool = False,
-    ) -> None:
-        super().__init__(
-            client,
-            AutolearnKeys(name, 0),
-            ledger_seconds,
-            key_fingerprint=key_fingerprint,
-            packs_names=packs_names,
-        )
+    def __init__(self, client: Redis, name: str, ledger_seconds: int, key_fingerprint: str = "") -> None:
+        super().__init__(client, AutolearnKeys(name, 0), ledger_seconds, key_fingerprint=key_fingerprint)
 
     async def _look_for_keys(self) -> None:
         with store_errors():

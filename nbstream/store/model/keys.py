@@ -247,11 +247,10 @@ class RetentionLimits:
     """How much a model keeps.
 
     About how many changes stay in the change stream and how many records in the history, how many first scores of
-    each class, and for how many seconds a ledger entry stays. ``packs_names``: changes have compressed names.
+    each class, and for how many seconds a ledger entry stays.
     """
 
     max_changes: int
     max_history_records: int
     max_first_scores: int
     ledger_seconds: int
-    packs_names: bool = False

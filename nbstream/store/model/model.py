@@ -35,7 +35,7 @@ from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.history import History
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
 from nbstream.store.model.scan import remove_keys, scan_counts, scan_first_scores, scan_hash, scan_keys
-from nbstream.store.model.scripts import lesson_count
+from nbstream.store.model.scripts import lesson_count, pack_names
 from nbstream.store.model.signature import read_identity, verify_signature
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.token_list import join_tokens
@@ -88,8 +88,6 @@ class Model(CommitPoint):
     ``max_history_records`` are about how many changes and records stay. ``journal`` records the lessons that Redis
     acknowledges, where there is one. ``replica_wait`` says how many replicas must have a lesson before it is
     acknowledged. ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
-    ``packs_names``: changes have the names of their tokens compressed, which saves a sixth of the append-only
-    file. Not where a daemon before 0.12.0 may follow them: it would read all counts anew at each one.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default, and are named where they are given
@@ -105,10 +103,9 @@ class Model(CommitPoint):
         key_fingerprint: str = "",
         max_changes: int = MAX_CHANGES,
         max_history_records: int = MAX_HISTORY_RECORDS,
-        packs_names: bool = False,
     ) -> None:
         keys = ModelKeys(model) if isinstance(model, str) else model
-        retention = RetentionLimits(max_changes, max_history_records, first_scores, ledger_seconds, packs_names)
+        retention = RetentionLimits(max_changes, max_history_records, first_scores, ledger_seconds)
         super().__init__(client, keys, retention, clock, journal, replica_wait)
         self.key_fingerprint = key_fingerprint
         self._known_script = client.register_script(lua_script("known_changes.lua"))
@@ -308,10 +305,11 @@ class Model(CommitPoint):
         keys = self.keys
         columns = [" ".join(map(str, column)) for column in counts.T.tolist()]
         target = "" if vocabulary is None else vocabulary
+        joined = join_tokens(tokens)
         with store_errors():
             reply: Any = await self._evict_script(
                 keys=[keys.totals, keys.changes, keys.sequence, *keys.counts],
-                args=[target, self.retention.max_changes, join_tokens(tokens), *columns],
+                args=[target, self.retention.max_changes, joined, *columns, pack_names(joined)],
             )
         return Eviction(reply[0], int(reply[1])) if reply else None
 

@@ -4,17 +4,14 @@ A change in the change stream says what one lesson, or several that were committ
 fields:
 
 - ``sequence``: its number. The number of the change before it is smaller by the lessons of this one.
-- ``lessons``: how many lessons it has; absent for one. A release that does not know this field sees a gap in the
-  numbers, and reads the model anew; it does not take half of the change.
+- ``lessons``: how many lessons it has; absent for one.
 - ``totals``: messages and weights of each class in turn, then the vocabulary, separated by spaces.
-- ``tokens``: the names of the counts that changed, separated by line feeds; or, in its place, ``names``: the same
-  compressed by Zstandard. A release before 0.12.0 knows only ``tokens``, and reads the model anew where a change
-  has ``names``. Lest it does that at each lesson, ``names`` is only for a Redis that no other release uses.
+- ``names``: the names of the counts that changed, separated by line feeds, compressed by Zstandard.
 - ``counts:`` and a label: the resulting counts of that class, separated by spaces; absent where none of them
   changed.
 - what happened to first scores; see ``FirstScores.apply_change``.
-- ``predecessor``: the stream id of the change before it, ``0-0`` for the first one. A release before 0.12.0 writes
-  none, and no change but one of lessons has it.
+- ``predecessor``: the stream id of the change before it, ``0-0`` for the first one; only a change of
+  lessons has it.
 """
 
 from __future__ import annotations
@@ -242,7 +239,7 @@ class LessonBatch:
         arguments: ScriptArguments = [
             *LearnScriptArguments(
                 names=names.replace(b"\n", b"\0") + b"\0" if names else b"",
-                packed_names=_zstd().compressor.compress(names) if limits.packs_names else b"",
+                packed_names=pack_names(names),
                 name_count=name_count,
                 token_count=token_count,
                 max_changes=limits.max_changes,
@@ -311,8 +308,7 @@ def changed_counts(change: Mapping[bytes, bytes]) -> tuple[TokenList, list[tuple
 
     Raises ``KeyError`` or ``ValueError`` for a change that cannot be read.
     """
-    joined = _unpacked_names(change[b"names"]) if b"names" in change else change[b"tokens"]
-    names = TokenList.from_joined(joined)
+    names = TokenList.from_joined(_unpack_names(change[b"names"]))
     columns = [(column, change.get(b"counts:" + label.encode())) for column, label in enumerate(CLASSES)]
     return names, [
         (column, np.fromstring(counts, dtype=np.int64, sep=" "))
@@ -334,7 +330,12 @@ def _zstd() -> _ZstdContexts:
     return _ZstdContexts()
 
 
-def _unpacked_names(packed: bytes) -> bytes:
+def pack_names(names: bytes) -> bytes:
+    """Names, separated by line feeds, as a change has them."""
+    return _zstd().compressor.compress(names)
+
+
+def _unpack_names(packed: bytes) -> bytes:
     try:
         if zstandard.frame_content_size(packed) > _MAX_NAMES_BYTES:
             raise ValueError("more names than a change has")

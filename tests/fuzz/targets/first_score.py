@@ -6,9 +6,7 @@ from nbstream.policy.first_scores import FirstScore, FirstScores
 from nbstream.store.model.history import Assessment
 from tests.fuzz.target import FuzzTarget
 
-_NAMES = tuple(
-    f"first:{name}:{label}".encode() for name in ("gone", "come", "oldest") for label in ("ham", "spam")
-)
+_NAMES = (b"first:ham", b"first:spam")
 
 
 def _check(data: bytes) -> None:
@@ -17,7 +15,7 @@ def _check(data: bytes) -> None:
         for packed in line.split(b";"):
             _check_packed(packed)
         values = line.split(b";")
-        change = {name: value for name, value in zip(_NAMES, values, strict=False) if value}
+        change = {name: value.replace(b"|", b"\n") for name, value in zip(_NAMES, values, strict=False) if value}
         try:
             one.apply_change(change)
         except ValueError:
@@ -51,13 +49,13 @@ def _check_packed(packed: bytes) -> None:
 TARGET = FuzzTarget(
     _check,
     (
-        b";;1799999999.5 abc 0.25 0.001:1\n;;1799999998.0 abd 1.0;1.0 x 0.5 0.5:0 0.001:1\n"
+        b"come|1799999999.5 abc 0.25 0.001:1\ncome|1799999998.0 abd 1.0;come|1.0 x 0.5 0.5:0 0.001:1\n"
         b"1799999999.5 abc 0.25 0.001:1",
-        b";;2.0 a 0.5\n;;3.0 b 0.5\n;;;;2.5 c 0.1\n;;2.0 a 0.5",
+        b"come|2.0 a 0.5|come|3.0 b 0.5\noldest|2.5 c 0.1\n;gone|2.0 a 0.5",
         b"1e400 x 0.5;1.0 x 1.1\nnan ham;inf spam;0.5 unsure",
-        b";;1e5 a 5e-324 0.5:1 0.5:1\n",
+        b"come|1e5 a 5e-324 0.5:1 0.5:1\n",
     ),
-    words=(b" 0.001:1", b" 0.5:0", b"e-5", b"\n;;", b";;;;", b"1.0 a 0.5", b"inf"),
+    words=(b" 0.001:1", b" 0.5:0", b"e-5", b"\ncome|", b"|gone|", b"|oldest|", b"1.0 a 0.5", b"inf"),
     max_bytes=2000,
     mutations=1500,
 )

@@ -52,10 +52,8 @@ contents = st.none() | st.tuples(
 rounds = st.lists(st.dictionaries(st.sampled_from(MESSAGES), contents, min_size=1), min_size=1, max_size=5)
 
 
-async def open_model(
-    client: Redis, name: str = "test", recorder: LessonJournal | None = None, *, packs_names: bool = False
-) -> Model:
-    model = Model(client, name, 3600, first_scores=LIMIT, journal=recorder, packs_names=packs_names)
+async def open_model(client: Redis, name: str = "test", recorder: LessonJournal | None = None) -> Model:
+    model = Model(client, name, 3600, first_scores=LIMIT, journal=recorder)
     return await model.open()
 
 
@@ -127,13 +125,13 @@ REMOVED_AND_OLDER: Round = {
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rounds=rounds, packs_names=st.booleans())
-@example(rounds=[NEWEST_TO_OLDEST, {"m5": None, "m4": None}, REMOVED_AND_OLDER], packs_names=True)
+@given(rounds=rounds)
+@example(rounds=[NEWEST_TO_OLDEST, {"m5": None, "m4": None}, REMOVED_AND_OLDER])
 async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one(
-    client: Redis, rounds: list[Round], packs_names: bool
+    client: Redis, rounds: list[Round]
 ) -> None:
     await client.flushall()
-    one, many = await open_model(client, "one"), await open_model(client, "many", packs_names=packs_names)
+    one, many = await open_model(client, "one"), await open_model(client, "many")
 
     async with running(Mirror(many, 5.0)) as mirror:
         for round_ in rounds:

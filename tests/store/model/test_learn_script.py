@@ -20,6 +20,7 @@ from nbstream.store.model.scripts import (
     LessonArguments,
     LessonBatch,
     LessonCommit,
+    pack_names,
 )
 from tests.store.lessons import TOKENS, entry
 from tests.store.notes import NOTE
@@ -90,7 +91,10 @@ def test_the_arguments_of_the_classes_and_of_the_lessons_follow_the_named_argume
         assert (note, packed) == (lesson.note_fields, lesson.entry_fields)
     assert next(arguments, None) is None
     names = [*TOKENS[:3], b"=x"]
-    assert (named.names, named.packed_names) == (b"".join(b"%b\0" % name for name in names), b"")
+    assert (named.names, named.packed_names) == (
+        b"".join(b"%b\0" % name for name in names),
+        pack_names(b"\n".join(names)),
+    )
     assert (named.name_count, named.token_count) == (4, 3)
     assert (named.lesson_count, named.max_changes) == (2, LIMITS.max_changes)
     assert classes["ham"] == (b"", 0, 0)

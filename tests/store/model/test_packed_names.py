@@ -1,4 +1,4 @@
-"""The names of a change may be compressed; whoever reads changes gets the same from both forms."""
+"""The names of a change are compressed; whoever reads changes gets them back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 import zstandard
 from redis.asyncio import Redis
 
-from nbstream.assembly.store import make_autolearn_model, make_model, make_own_model
-from nbstream.config import Settings
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit, changed_counts
@@ -22,12 +20,6 @@ from tests.store.mirror.mirrors import KINDS, Kind, mirroring, running
 from tests.store.notes import NOTE
 
 MANY = [b"body:word%d" % n for n in range(2500)]  # the script reads some at a time
-OF_0_11_0 = {  # a change as that release wrote it
-    b"sequence": b"3",
-    b"totals": b"1 2000 2 3000 3",
-    b"tokens": b"body:free\nbody:hi\n=score+21",
-    b"counts:spam": b"1000 2000 -1",
-}
 
 
 async def last_change(model: Model) -> dict[bytes, bytes]:
@@ -41,39 +33,24 @@ def readable(fields: dict[bytes, bytes]) -> Any:
 
 
 @pytest.mark.parametrize("tokens", [[], TOKENS, MANY], ids=["none", "some", "many"])
-async def test_a_change_with_packed_names_says_what_one_with_names_says(
-    client: Redis, tokens: list[bytes]
-) -> None:
-    changes = []
-    for packs_names in (False, True):
-        model = await Model(client, f"m{packs_names}", 3600, packs_names=packs_names).open()
-        lessons = [LessonCommit(f"m{n}", None, entry("spam", tokens, sums=[(b"=x", 7)]), NOTE) for n in range(2)]
-        await model.commit_lessons(LessonBatch(lessons))
-        changes.append(await last_change(model))
+async def test_a_change_says_which_counts_a_batch_has_changed(client: Redis, tokens: list[bytes]) -> None:
+    model = await Model(client, "test", 3600).open()
+    lessons = [LessonCommit(f"m{n}", None, entry("spam", tokens, sums=[(b"=x", 7)]), NOTE) for n in range(2)]
+    await model.commit_lessons(LessonBatch(lessons))
 
-    plain, packed = changes
-    assert readable(packed) == readable(plain)
-    assert (plain.keys() - packed.keys(), packed.keys() - plain.keys()) == ({b"tokens"}, {b"names"})
-    assert {**plain, **packed} == {**packed, b"tokens": plain[b"tokens"]}
-    if tokens is MANY:
-        assert len(packed[b"names"]) < len(plain[b"tokens"]) / 2
+    assert readable(await last_change(model)) == ([*tokens, b"=x"], [(1, [*[2000] * len(tokens), 14])])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_mirror_follows_changes_of_both_forms(client: Redis, kind: Kind, tmp_path: Path) -> None:
-    models = [await Model(client, "test", 3600, packs_names=packs_names).open() for packs_names in (False, True)]
-    async with mirroring(models[0], kind, tmp_path) as mirror:
-        for n, model in enumerate(models * 2):
+async def test_a_mirror_follows_changes(client: Redis, kind: Kind, tmp_path: Path) -> None:
+    model = await Model(client, "test", 3600).open()
+    async with mirroring(model, kind, tmp_path) as mirror:
+        for n in range(4):
             await change(model, f"m{n}", entry("ham", TOKENS[n:]))
-        for model in models:
-            await change(model, "m0", None)
-            await mirror.wait_until_applied(await model.last_change())
-            assert await equals_redis_exactly(mirror, model)
+        await change(model, "m0", None)
+        await mirror.wait_until_applied(await model.last_change())
+        assert await equals_redis_exactly(mirror, model)
         assert mirror.loads == 1
-
-
-def test_a_change_of_the_release_before_is_read() -> None:
-    assert readable(OF_0_11_0) == ([b"body:free", b"body:hi", b"=score+21"], [(1, [1000, 2000, -1])])
 
 
 @pytest.mark.parametrize(
@@ -101,23 +78,10 @@ async def test_names_that_cannot_be_read_make_the_mirror_load_anew(client: Redis
 
 
 async def test_an_export_has_what_is_learned_meanwhile(client: Redis) -> None:
-    model = await Model(client, "test", 3600, packs_names=True).open()
+    model = await Model(client, "test", 3600).open()
     snapshot = ModelSnapshot(model)
     await snapshot.header()
     await change(model, "m1", entry("spam", TOKENS))
     records = [record async for record in snapshot.records()]
     of_change = CountsRecord("spam", dict.fromkeys(TOKENS, 1000))
     assert records.count(of_change) == 2, "one was scanned, one is of the change"
-
-
-@pytest.mark.parametrize(("url", "packs_names"), [("embedded", True), ("redis://h", False)])
-async def test_only_the_embedded_server_gets_them(client: Redis, url: str, packs_names: bool) -> None:
-    settings = Settings.model_validate({"redis": {"url": url}})
-    models = (
-        make_model(settings, client),
-        make_own_model(settings, client, "u"),
-        make_autolearn_model(settings, client),
-    )
-    for model in models:
-        await change(model, "m1", entry("spam", TOKENS))
-        assert (b"names" in await last_change(model)) == packs_names
