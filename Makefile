@@ -22,7 +22,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy strangers picture screenshots capacity reference docs dist deb container format clean python redis corpora
+.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy strangers picture screenshots reference docs dist deb container format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -96,10 +96,6 @@ picture: corpora $(VENV)/test.stamp
 # The pictures of the page in the handbook, of made-up mail, into docs/page/. It needs Debian's package chromium.
 screenshots: $(VENV)/test.stamp $(LIBRARY)
 	$(VENV)/bin/python -m tests.browser.screenshots
-
-# What this machine sustains, and the simulation of the queue beside a real run, into tests/benchmarks/CAPACITY.md.
-capacity: $(VENV)/test.stamp $(LIBRARY)
-	$(VENV)/bin/python -m tests.benchmarks.capacity
 
 # What is made from the code and committed: the reference pages of the handbook (docs/reference/), the manual pages
 # (share/man/), the example of the configuration and the schemas of the HTTP API. A test compares them.

@@ -63,7 +63,7 @@ INNER_LAYERS = {
         {"exit_codes", "interrupts"},
         {"terminal"},
         {"message_files"},
-        {"generated_mail", "imap", "lesson_summary", "reader_process"},
+        {"imap", "lesson_summary", "reader_process"},
         {"arguments"},
         {"parser"},
         {"command_line"},

@@ -112,14 +112,6 @@ def mailbox_template(text: str) -> PathTemplate | UrlTemplate:
         raise argparse.ArgumentTypeError(f"the template {error}") from None
 
 
-def server_address(text: str) -> tuple[str, int]:
-    """Return host and port of a TCP server."""
-    host, _, port = text.rpartition(":")
-    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
-        raise argparse.ArgumentTypeError(f"{text} is no HOST:PORT")
-    return host.strip("[]"), int(port)
-
-
 def regime_name(text: str) -> str:
     """Return the name of a regime of ``evaluate``."""
     form = r"immediate|errors|unsure|none|(delayed|first):[^,]+|(inbox|spam-only)(:[^,]+,[^,]+,[^,]+)?"

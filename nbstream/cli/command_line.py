@@ -831,73 +831,6 @@ def _add_tune(commands: Commands) -> None:
     tune.add_argument("--json", action="store_true", help="one JSON object")
 
 
-def _add_replay(commands: Commands) -> None:
-    replay = add_command(
-        commands,
-        "replay",
-        "send a labelled corpus through a running daemon: its next hop gets the mail, its model learns",
-        details="It prints how good the verdicts were. Give it a daemon of its own.",
-        examples=("nbstream replay index.tsv", "nbstream replay index.tsv --limit 3000 --skip 1000 --json"),
-    )
-    replay.add_argument(
-        "index", type=arguments.file_path, metavar="INDEX", help="lines of label<TAB>path, in stream order"
-    )
-    replay.add_argument(
-        "--smtp",
-        type=arguments.server_address,
-        metavar="HOST:PORT",
-        help="the daemon's SMTP listener (default: as configured)",
-    )
-    replay.add_argument(
-        "--feedback",
-        choices=("immediate", "errors", "unsure", "none"),
-        default="immediate",
-        help="for which messages the label is sent back (default: immediate, which is each at once)",
-    )
-    replay.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
-    replay.add_argument(
-        "--skip", type=arguments.whole_number, default=0, metavar="N", help="leave the first N out of the measures"
-    )
-    replay.add_argument("--json", action="store_true", help="the result as one JSON object")
-
-
-def _add_bench(commands: Commands) -> None:
-    bench = add_command(
-        commands,
-        "bench",
-        "measure what a check and a lesson cost on this machine",
-        details="It takes some seconds, and needs no mail. The daemon and its model are left alone: it starts a "
-        "private Redis, on the disk of state_dir if that folder is there, and removes it. What else runs on the "
-        "machine makes the figures worse.",
-        examples=("nbstream bench", "nbstream bench --mail ~/Maildir --json"),
-        exit_codes={
-            75: "The private Redis or the daemon that is measured does not start, or does not answer in time."
-        },
-    )
-    bench.add_argument(
-        "--mail",
-        nargs="+",
-        type=arguments.nonempty_path,
-        metavar="PATH",
-        help="messages, mboxes, folders to measure with (default: generated mail)",
-    )
-    bench.add_argument(
-        "--messages",
-        type=arguments.whole_number,
-        default=1000,
-        metavar="N",
-        help="how many messages, at least 20; one half is taught, the other one is checked (default: 1000)",
-    )
-    bench.add_argument(
-        "--seed",
-        type=arguments.whole_number,
-        default=17,
-        metavar="S",
-        help="which mail is generated (default: 17)",
-    )
-    bench.add_argument("--json", action="store_true", help="one JSON object")
-
-
 _IN_ORDER_OF_HELP = (
     _add_serve,
     _add_demo,
@@ -921,6 +854,4 @@ _IN_ORDER_OF_HELP = (
     _add_transfer,
     _add_evaluate,
     _add_tune,
-    _add_replay,
-    _add_bench,
 )

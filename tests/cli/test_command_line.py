@@ -74,7 +74,6 @@ def test_no_word_can_move_the_terminal(capsys: pytest.CaptureFixture[str]) -> No
         "evaluate index --json-file",
         "evaluate index --scores",
         "evaluate index --plot",
-        "replay",
         "tune --with",
         "status -c",
         "config check",
@@ -88,14 +87,6 @@ def test_an_empty_path_is_not_the_folder_that_one_is_in(words: str, capsys: pyte
 
     assert ended.value.code == EX_USAGE
     assert "empty" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("address", ["host", "host:smtp", "host:0", "host:65536", ":25"])
-def test_a_listener_that_is_no_address_is_wrong_usage(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    said = refused(f"replay index --smtp {address}", capsys)
-
-    assert said.endswith(f"nbstream replay: argument --smtp: {address} is no HOST:PORT\n")
-    assert build_parser().parse_args(["replay", "index", "--smtp", "[::1]:25"]).smtp == ("::1", 25)
 
 
 @pytest.mark.parametrize("words", ["config check a.yaml -c b.yaml", "-c b.yaml config check a.yaml"])

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from nbstream.cli.generated_mail import generate_mail
 from tests.deploy.postfix import DEPLOY, SHELL_FUNCTIONS, Postfix
 from tests.handbook.pages import fenced, page, section
 from tests.integration.daemon import DaemonProcess, command, gone, wait_until
+from tests.letters import letters
 
 _SYSTEMCTL = 'systemctl() {{ echo "$@" >> "{folder}/asked"; }}\n'
 _USER = 65534
@@ -170,12 +170,15 @@ class Machine:
 
     def fill_mailboxes(self, count: int = 120) -> None:
         """Give ann a Junk folder and an archive with so many messages together."""
-        for number, mail in enumerate(generate_mail(count, seed=33)):
-            name = ".Junk" if mail.label == "spam" else ".Archive"
+        stream = list(letters(3 * count, seed=33))
+        chosen = [[raw for of, raw in stream if of == label][: count // 2] for label in ("spam", "ham")]
+        for number, (name, raw) in enumerate(
+            [*((".Junk", raw) for raw in chosen[0]), *((".Archive", raw) for raw in chosen[1])]
+        ):
             folder = self.folder / "home/ann/Maildir" / name
             for part in ("cur", "new", "tmp", "../cur", "../new", "../tmp"):
                 (folder / part).mkdir(parents=True, exist_ok=True)
-            (folder / f"cur/{number}.mx:2,S").write_bytes(mail.raw.replace(b"\r\n", b"\n"))
+            (folder / f"cur/{number}.mx:2,S").write_bytes(raw)
 
     def file(self, message: str, folder: str) -> None:
         """Put a delivered message into a folder of ann."""

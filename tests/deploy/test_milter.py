@@ -16,13 +16,13 @@ import pytest
 
 from nbstream import config
 from nbstream.addresses import UnixAddress
-from nbstream.cli.generated_mail import generate_mail
 from nbstream.mail.message import Message
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.message_reader import MessageReader
 from tests.corpora import torture_messages, trec_stream
 from tests.deploy.postfix import DEPLOY, FRIEND, MILTER, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
+from tests.letters import letters
 
 PIECES = DEPLOY / "postfix" / "milter"
 SETTINGS = PIECES / "nbstream.yaml"
@@ -292,7 +292,7 @@ def assert_nothing_else_changes(site: Site, messages: Sequence[bytes]) -> None:
 
 
 def test_what_arrives_is_what_was_sent_but_for_our_fields(site: Site) -> None:
-    assert_nothing_else_changes(site, [*ODD, *(mail.raw for mail in generate_mail(10, seed=19))])
+    assert_nothing_else_changes(site, [*ODD, *(raw for _, raw in letters(10, seed=19))])
 
 
 def test_test_messages_of_mime_libraries_arrive_as_they_were_sent(site: Site, tmp_path: Path) -> None:

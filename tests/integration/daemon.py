@@ -36,6 +36,20 @@ def free_port(host: str = "127.0.0.1") -> int:
     raise AssertionError("none of 100 ports is free")
 
 
+def write_config(folder: Path, **settings: str) -> Path:
+    """A configuration with ports that stay the same over restarts."""
+    chosen = {
+        "state_dir": str(folder / "state"),
+        "listeners": f"{{smtp: {{listen: 127.0.0.1:{free_port()}}}, http: {{listen: 127.0.0.1:{free_port()}}}}}",
+        "log": "{format: json}",
+        "model": "{min_learned: {spam: 10, ham: 10}}",
+        **settings,
+    }
+    path = folder / "nb.yaml"
+    path.write_text("".join(f"{key}: {value}\n" for key, value in chosen.items()))
+    return path
+
+
 class DaemonProcess:
     """``nbstream serve`` on a configuration, run by ``words`` such as nohup; ``ready`` waits for its doors."""
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, wait_until
-from tests.integration.test_replay import write_config
+from tests.integration.daemon import DaemonProcess, command, wait_until, write_config
 from tests.letters import letters
 
 LETTERS = list(letters(60))

@@ -14,8 +14,7 @@ import pytest
 from redis import Redis
 
 from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, send, wait_until
-from tests.integration.test_replay import write_config
+from tests.integration.daemon import DaemonProcess, command, send, wait_until, write_config
 from tests.letters import letters
 
 SPAM, HAM, READER = "spam@nbstream.invalid", "ham@nbstream.invalid", "ann@example.org"

@@ -21,8 +21,7 @@ import pytest
 from redis import Redis
 
 from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, wait_until
-from tests.integration.test_replay import write_config
+from tests.integration.daemon import DaemonProcess, command, wait_until, write_config
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
 KEY = "nbstream:{default}:"

@@ -15,8 +15,7 @@ from redis import Redis
 
 from nbstream.store.recent.stored_form import decompress_first
 from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, send, wait_until
-from tests.integration.test_replay import write_config
+from tests.integration.daemon import DaemonProcess, command, send, wait_until, write_config
 from tests.letters import letters
 
 SPAM, HAM, READER = "spam@nbstream.invalid", "ham@nbstream.invalid", "ann@example.org"

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.cli.commands.replay import wrap_as_forward
 from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.settings import RelaySettings
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
@@ -23,6 +22,17 @@ from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
 LUNCH = b"Message-ID: <2@x>\r\nFrom: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on Friday?\r\n"
+
+
+def wrap_as_forward(content: bytes) -> bytes:
+    """A forward with ``content`` attached, as mail programs send it."""
+    head = (
+        b"From: <ann@example.org>\r\nSubject: Fwd\r\nMIME-Version: 1.0\r\n"
+        b'Content-Type: multipart/mixed; boundary="b1"\r\n\r\n--b1\r\n'
+        b"Content-Type: text/plain\r\n\r\nThis one.\r\n--b1\r\n"
+        b"Content-Type: message/rfc822\r\nContent-Disposition: attachment\r\n\r\n"
+    )
+    return head + content + b"\r\n--b1--\r\n"
 
 
 async def test_a_correction_is_learned_and_the_next_check_knows_it(smtp: RunningSmtp) -> None:
