@@ -449,12 +449,12 @@ async def _open_file(path: Path, settings: ProgramSettings) -> AsyncIterator[_Pa
 
 @asynccontextmanager
 async def _open_memory(settings: ProgramSettings) -> AsyncIterator[_Parts]:
-    from nbstream.assembly.store import make_counts  # noqa: PLC0415 - see above
+    from nbstream.bayes.table_counts import make_counts  # noqa: PLC0415 - see above
     from nbstream.engine.choice import choose_engine  # noqa: PLC0415 - see above
     from nbstream.store.model.memory_model import MemoryModel  # noqa: PLC0415 - see above
 
     checked = _settings(settings)
-    model = MemoryModel(counts=make_counts(choose_engine(checked.engine)))
+    model = MemoryModel(counts=make_counts(choose_engine(checked.engine).native_library))
     yield _parts(checked, model, model)
 
 

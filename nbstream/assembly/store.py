@@ -11,18 +11,14 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from nbstream.bayes.counts import ClassCounts, Counts
-from nbstream.bayes.table_counts import TableCounts
 from nbstream.correspondents.facts import FactHasher, KnownTime
 from nbstream.correspondents.store import CorrespondentStore
 from nbstream.engine.choice import PYTHON, Engine
-from nbstream.engine.table import TableFunctions
 from nbstream.own_models import store as own_models
 from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.mirror.shared_counts import NoSharedMemory, SharedCounts
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.keys import ModelKeys
@@ -55,20 +51,6 @@ _DAY_SECONDS = 86_400
 _PRIVATE_KEY_FILE = "private-tokens.key"  # in ``state_dir``
 _CORRESPONDENTS_KEY_FILE = "correspondents.key"
 _OWN_FIRST_SCORES = 1000  # of each class: budgets are those of the common model
-
-
-# What holds the counts with the engine of the process.
-
-
-def table_functions(engine: Engine) -> TableFunctions | None:
-    """Return what works on tables of counts; None where the counts are those of Python."""
-    return TableFunctions(engine.native_library) if engine.native_library else None
-
-
-def make_counts(engine: Engine) -> Counts:
-    """Return empty counts in the memory of this process."""
-    functions = table_functions(engine)
-    return TableCounts.empty(functions) if functions else ClassCounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +252,7 @@ def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = 
         clients.blocking_client,
         index=own_models.index_key(settings.model.name),
         max_bytes=settings.own_models.cache_megabytes << 20,
-        table_functions=table_functions(engine),
+        library=engine.native_library,
     )
 
 
@@ -295,21 +277,10 @@ def make_mirror(
     clients: RedisClients,
     model: Model,
     engine: Engine = PYTHON,
-    shared_folder: Path | None = None,
 ) -> Mirror:
-    """Return the mirror of a model, whose client is ``clients.blocking_client``.
-
-    Processes with the same ``shared_folder``, which is in shared memory, share the counts if the engine can.
-    """
+    """Return the mirror of a model, whose client is ``clients.blocking_client``."""
     restart = clients.embedded.ensure_running if clients.embedded else None
-    functions, shared = table_functions(engine), None
-    if functions and shared_folder:
-        try:
-            shared = SharedCounts(functions, shared_folder)
-        except NoSharedMemory as error:
-            _log.warning("this process keeps its own copy of the counts: %s", error)
-    seconds = settings.redis.timeout_seconds
-    return Mirror(model, seconds, restart, table_functions=functions, shared=shared)
+    return Mirror(model, settings.redis.timeout_seconds, restart, engine.native_library)
 
 
 def make_recent_messages(

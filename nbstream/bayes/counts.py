@@ -99,23 +99,12 @@ NO_CHANGE = ChangePosition()
 """The place before the first change."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CountsChange:
-    """What a change of the stream sets.
+class Counts(ABC):
+    """The counts of all tokens and sums: one integer per class.
 
-    ``columns`` has, for some classes, the number of the class and the counts of the distinct ``tokens`` in it.
-    ``stored`` is the change itself, or one before it that is known to be stored.
+    ``set_counts`` and ``set_column`` do not change the totals: the caller sets them as a whole. ``add`` and
+    ``subtract`` update them.
     """
-
-    tokens: Sequence[bytes]
-    columns: Sequence[tuple[int, NDArray[np.int64]]]
-    totals: Totals
-    position: ChangePosition
-    stored: ChangePosition
-
-
-class CountsView(ABC):
-    """The counts of all tokens and sums, to be read."""
 
     @abstractmethod
     def __len__(self) -> int:
@@ -126,18 +115,13 @@ class CountsView(ABC):
     def totals(self) -> Totals:
         """The totals, which were set by whoever changed the counts."""
 
-    @property
-    @abstractmethod
-    def position(self) -> ChangePosition:
-        """The last change of the stream that is in the counts."""
-
     @abstractmethod
     def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
         """Return the counts of ``tokens``, shape (tokens, classes); an unknown token has zeros."""
 
     @abstractmethod
     def look_up_with_totals(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """Return the counts of ``tokens`` and the totals, both after the same change."""
+        """Return the counts of ``tokens`` and the totals."""
 
     @abstractmethod
     def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
@@ -164,14 +148,6 @@ class CountsView(ABC):
         """Return the names of all tokens, without the sums."""
         return [name for name in self.snapshot()[0] if not is_sum(name)]
 
-
-class Counts(CountsView):
-    """The counts of all tokens and sums: one integer per class.
-
-    ``set_counts`` and ``set_column`` do not change the totals: the caller sets them as a whole. ``add`` and
-    ``subtract`` update them.
-    """
-
     @abstractmethod
     def set_totals(self, totals: Totals) -> None:
         """Set the totals as a whole."""
@@ -186,10 +162,6 @@ class Counts(CountsView):
     @abstractmethod
     def set_column(self, tokens: Sequence[bytes], column: int, values: NDArray[np.int64]) -> None:
         """Set the counts of distinct ``tokens`` in one class, and leave those in the other classes as they are."""
-
-    @abstractmethod
-    def apply(self, change: CountsChange) -> None:
-        """Set the counts, the totals and the position that result from a change of the stream."""
 
     def add(self, tokens: Sequence[bytes], column: int, weight: int, sums: Sums = ()) -> None:
         """Learn a message in the class of ``column``: distinct ``tokens``, each with ``weight``, and ``sums``."""
@@ -228,7 +200,6 @@ class ClassCounts(Counts):
         self._sum_count = 0
         self._sums_by_names: dict[tuple[bytes, ...], NDArray[np.int64]] = {}
         self._totals = Totals((0,) * classes, (0,) * classes)
-        self._position = NO_CHANGE
 
     def __len__(self) -> int:
         """Return the number of tokens and sums that have a count other than zero."""
@@ -242,11 +213,6 @@ class ClassCounts(Counts):
     def set_totals(self, totals: Totals) -> None:
         """Set the totals as a whole."""
         self._totals = totals
-
-    @property
-    def position(self) -> ChangePosition:
-        """The last change of the stream that was applied."""
-        return self._position
 
     def look_up(self, tokens: Sequence[bytes]) -> NDArray[np.int64]:
         """Return the counts of ``tokens``, shape (tokens, classes); an unknown token has zeros."""
@@ -269,12 +235,6 @@ class ClassCounts(Counts):
         rows = self._counts[row_numbers]
         rows[:, column] = values
         self._write_rows(tokens, row_numbers, rows)
-
-    def apply(self, change: CountsChange) -> None:
-        """Set what results from a change of the stream."""
-        for column, values in change.columns:
-            self.set_column(change.tokens, column, values)
-        self._totals, self._position = change.totals, change.position
 
     def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (names, classes).

@@ -39,7 +39,6 @@ from nbstream.store.sender_lists import FollowedSenderLists
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
 
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
@@ -107,19 +106,11 @@ def make_parts(
     engine: Engine,
     clients: RedisClients,
     metrics: DaemonMetrics,
-    shared_memory: Path | None = None,
 ) -> ServerParts:
-    """Return the parts; nothing is contacted or started.
-
-    Processes with the same folder ``shared_memory`` share the counts.
-    """
-
-    def follow(followed: Model, name: str) -> Mirror:
-        shared_folder = shared_memory / name if shared_memory else None
-        return make_mirror(settings, clients, followed, engine, shared_folder)
-
+    """Return the parts; nothing is contacted or started."""
     model = make_model(settings, clients.client, clients.journal)
-    mirror = follow(make_model(settings, clients.blocking_client, clients.journal), "counts")
+    followed_model = make_model(settings, clients.blocking_client, clients.journal)
+    mirror = make_mirror(settings, clients, followed_model, engine)
     if clients.journal:
         clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
     recent_messages = make_recent_messages(
@@ -131,7 +122,8 @@ def make_parts(
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
     autolearn = None
     if settings.autolearn:
-        layer_mirror = follow(make_autolearn_model(settings, clients.blocking_client), "autolearned")
+        followed_layer = make_autolearn_model(settings, clients.blocking_client)
+        layer_mirror = make_mirror(settings, clients, followed_layer, engine)
         autolearn = make_autolearn_parts(settings, clients, model, mirror, layer_mirror, metrics)
         observers.append(autolearn.learner)
         metrics.watch_autolearned(autolearn.mirror)

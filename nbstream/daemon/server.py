@@ -24,8 +24,6 @@ from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import readable_replies
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
     from nbstream.daemon.metrics import DaemonMetrics
@@ -86,7 +84,6 @@ class Server:
     ``worker`` is the number of this process among several, from 1 on; None where it is the only one. The only one,
     or the first, also does what is done once for all: the quarantine's retention, the vocabulary's limit, taking
     back what was learned without people and is disputed, and the warning of a Redis that would lose something.
-    Processes with the same folder ``shared_memory`` share the counts.
     """
 
     def __init__(
@@ -96,13 +93,11 @@ class Server:
         metrics: DaemonMetrics,
         *,
         worker: int | None = None,
-        shared_memory: Path | None = None,
     ) -> None:
         self.settings = settings
         """The settings in force: only the live sections of them ever change."""
         self._engine = engine
         self._metrics = metrics
-        self._shared_memory = shared_memory
         self._does_chores = worker in {None, 1}
         self._log_fields = {} if worker is None else {"worker": worker}
         self._parts: ServerParts | None = None
@@ -157,7 +152,7 @@ class Server:
         if self._does_chores:
             for warning in self.settings.warnings:
                 _log.warning("%s", warning)
-        parts = make_parts(self.settings, self._engine, clients, self._metrics, self._shared_memory)
+        parts = make_parts(self.settings, self._engine, clients, self._metrics)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
         runtime = self._runtime = self._runtime_of(parts, self.settings)

@@ -1,4 +1,4 @@
-"""The machine: room on disks and in shared memory, and what waits in the spool of reported messages."""
+"""The machine: room on disks, and what waits in the spool of reported messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
-from nbstream.engine.choice import choose_engine
 from nbstream.findings import ok, problem, warning
 from nbstream.listeners.dovecot.spool import FAILED, MAX_FAILED, measure_backlog
 from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
@@ -33,12 +32,6 @@ INODES = problem(
     "The file system of {folder} has {count} inodes left.",
     "Remove files: without inodes no message can be written.",
 )
-SHARED_MEMORY_SHORT = warning(
-    "machine.shared_memory",
-    "{folder} has {free} left, and the workers share their counts there.",
-    "Make {folder} larger (in a container by --shm-size), or each worker keeps a copy of its own.",
-)
-SHARED_MEMORY = ok("machine.shared_memory", "{folder} has {free} left.")
 SPOOL_LATE = warning(
     "machine.spool",
     "{count} reported messages wait to be learned, the first one for {minutes:.0f} minutes.",
@@ -60,14 +53,12 @@ SPOOL = ok("machine.spool", "{count} reported messages wait to be learned.")
 _FULL_BYTES = 100 << 20
 _SHORT_BYTES = 1 << 30
 _FEW_INODES = 1000
-_SHARED_FOLDER = Path("/dev/shm")  # noqa: S108 - the workers have their counts there; nothing is written
-_SHARED_BYTES = 256 << 20
 _LATE_SECONDS = 60.0
 
 
 async def examine_machine(site: Site) -> Sequence[Finding]:
     """Look at the machine."""
-    parts = [partial(part, site) for part in (_disks, _shared_memory, _spool)]
+    parts = [partial(part, site) for part in (_disks, _spool)]
     return await in_thread(lambda: run_parts("machine", parts))
 
 
@@ -94,24 +85,12 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _shared_memory(site: Site) -> Iterator[Finding]:
-    if site.settings.workers != 1 and choose_engine(site.settings.engine).native_library:
-        yield shared_memory_finding(_SHARED_FOLDER, os.statvfs(_SHARED_FOLDER))
-
-
 def disk_finding(folder: Path, status: os.statvfs_result) -> Finding:
     """Return what is to be said of the file system of a folder."""
     free = status.f_bavail * status.f_frsize
     if status.f_files and status.f_favail < _FEW_INODES:  # some file systems count none
         return INODES(folder=folder, count=status.f_favail)
     kind = DISK_FULL if free < _FULL_BYTES else DISK_SHORT if free < _SHORT_BYTES else DISK
-    return kind(folder=folder, free=format_bytes(free))
-
-
-def shared_memory_finding(folder: Path, status: os.statvfs_result) -> Finding:
-    """Return what is to be said of the file system in which workers share their counts."""
-    free = status.f_bavail * status.f_frsize
-    kind = SHARED_MEMORY_SHORT if free < _SHARED_BYTES else SHARED_MEMORY
     return kind(folder=folder, free=format_bytes(free))
 
 

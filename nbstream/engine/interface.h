@@ -6,42 +6,25 @@
 
 uint64_t nbn_interface_checksum(void);
 
-/* The table: token -> counts. See native/src/table. A function that returns int64_t returns a negative number for an
- * error: -1 arguments that do not fit together, -2 full, -3 damaged, -4 busy (changes come too fast to be read),
- * -5 a change was begun and not committed, -6 no change was begun, -7 a fault of the library.
+/* The table: token -> counts. See native/src/table. One thread at a time uses it. A function that returns int64_t returns
+ * a negative number for an error: -1 arguments that do not fit together, -2 no more names have room, -3 a fault of the
+ * library, after which the table is of no use.
  * joined: names, separated by line feeds. rows: the counts of ham and spam for each name. totals: learned messages of
- * ham and spam, their tokens, vocabulary. position: both numbers of a stream id, and the sequence number, of the last
- * change, and of one that was known to be stored when it was applied. */
+ * ham and spam, their tokens, vocabulary. */
 typedef struct nbn_table nbn_table;
-
-/* The epoch of a table can be read without a call: it is the word of 64 bits at this number of bytes. */
-#define NBN_TABLE_COMMITTED_OFFSET 64
-
-/* Rows, each of so many bytes, follow the head of a table, and the words of long names follow the rows: whoever gives
- * memory to a table reserves it in this order. */
-#define NBN_TABLE_ROW_BYTES 64
-
-int64_t nbn_table_bytes(uint64_t rows, uint64_t long_name_words);
-int64_t nbn_table_create(uint8_t *region, size_t length, uint64_t rows, uint64_t long_name_words,
-                         const uint64_t *key_and_identity /* 2 + 2 */);
-nbn_table *nbn_table_open(uint8_t *region, size_t length);
-void nbn_table_close(nbn_table *table);
-/* out: epoch, 5 totals, 6 of the position, names, sums, rows, rows used, rows reserved, words of long names, of these
- * used, of these reserved, 2 of the identity, bytes before the first row. */
-int64_t nbn_table_describe(const nbn_table *table, int64_t *out /* 23 */);
+nbn_table *nbn_table_new(const uint64_t *key /* 2 */, uint64_t names);
+void nbn_table_free(nbn_table *table);
+/* out: names that have counts, sums among them, bytes of all these names, bytes of memory in use. */
+int64_t nbn_table_describe(const nbn_table *table, int64_t *out /* 4 */);
 int64_t nbn_table_look_up(const nbn_table *table, const uint8_t *joined, size_t length, int64_t *rows, size_t count,
                           int64_t *totals /* 5 */);
-int64_t nbn_table_read(const nbn_table *table, uint64_t first, uint64_t table_rows, uint32_t without_sums,
-                       int64_t *rows, size_t count, uint8_t *names, size_t capacity, uint64_t *names_length);
-int64_t nbn_table_reserve(const nbn_table *table, uint64_t rows, uint64_t long_name_words);
-int64_t nbn_table_begin(const nbn_table *table);
+int64_t nbn_table_read(const nbn_table *table, int64_t *rows, size_t count, uint8_t *names, size_t capacity,
+                       uint64_t *names_length);
 int64_t nbn_table_set_counts(const nbn_table *table, const uint8_t *joined, size_t length, const int64_t *rows,
                              size_t count);
 int64_t nbn_table_set_column(const nbn_table *table, const uint8_t *joined, size_t length, const int64_t *counts,
                              size_t count, uint32_t column);
-int64_t nbn_table_commit(const nbn_table *table, const int64_t *totals /* 5 */, const uint64_t *position /* 6 */);
-int64_t nbn_table_roll_back(const nbn_table *table, uint64_t first, uint64_t rows);
-int64_t nbn_table_copy_rows(const nbn_table *table, const nbn_table *target, uint64_t first, uint64_t rows);
+int64_t nbn_table_set_totals(const nbn_table *table, const int64_t *totals /* 5 */);
 
 /* How much of a message is read, and what is made of it: see MessageLimits and TokenizerOptions. */
 typedef struct {

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import weakref
 from collections import deque
 from dataclasses import replace
 from operator import is_
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
-    from nbstream.engine.table import Table
     from nbstream.filter.results import FilterPolicy
     from nbstream.filter.sources import CountSource
     from nbstream.policy.thresholds import ThresholdPolicy
@@ -87,8 +85,6 @@ class Scorer:
         self._policy = policy
         self._autolearned_counts = autolearned_counts
         self._no_first_scores = FirstScores()
-        # The reference does not keep the table: who checks seldom would keep the memory of one that was replaced.
-        self._last_sums: tuple[weakref.ref[Table], int, NDArray[np.int64]] | None = None
         self._threshold_cache: tuple[FirstScores, int, dict[ThresholdPolicy, Thresholds]] | None = None
         self.has_budgets = bool(policy.budget_rates)
         """Whether any policy has a budget, which first scores are for."""
@@ -157,10 +153,7 @@ class Scorer:
             own_counts = tuple([_token_counts(tokens, level) for level in own]) if own else ()
             scored = self._classifier.score_in_table(tokens, table, own_counts)
             if scored:
-                last, epoch = self._last_sums, table.epoch
-                if last is None or last[0]() is not table or last[1] != epoch:
-                    last = self._last_sums = weakref.ref(table), epoch, await self._common.sums(SCORE_BINS)
-                sums, people = self._blend(last[2], scored.totals, own)
+                sums, people = self._blend(await self._common.sums(SCORE_BINS), scored.totals, own)
                 probability = self._calibration.probability(scored.score.log_odds, sums, people)
                 if not self._asks_layer(people, probability):
                     first_scores = await self.first_scores() if self.has_budgets else self._no_first_scores

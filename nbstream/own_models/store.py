@@ -13,15 +13,13 @@ import logging
 import random
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nbstream.bayes.counts import CLASSES, ChangePosition
-from nbstream.engine.table import TableFailure
 from nbstream.errors import (
     NbstreamError,
     StoreIncompatible,
@@ -33,19 +31,20 @@ from nbstream.own_models.names import bucket_of
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
 from nbstream.store.connection import ServerGuard
-from nbstream.store.mirror.loading import READ_COUNT, CountsLoader, RescanNeeded
+from nbstream.store.mirror.loading import READ_COUNT, RescanNeeded, load_counts
 from nbstream.store.mirror.mirror import entries_by_stream
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-    from nbstream.bayes.counts import CountsView, Totals
-    from nbstream.engine.table import Table, TableFunctions
+    from nbstream.bayes.counts import Totals
+    from nbstream.engine.table import Table
     from nbstream.filter import Filter
     from nbstream.policy.first_scores import FirstScores
     from nbstream.store.mirror.loading import LoadedCounts
@@ -107,8 +106,6 @@ class OwnCounts:
         self.noted_at = 0.0
         self.is_current = True
         """Whether the counts follow Redis; where it was away, they are the former ones from then on."""
-        self.is_damaged = False
-        """Whether the counts cannot be read any more."""
         self.bytes_used = self._measure()
         """About how many bytes of memory the counts take since the last change."""
         self._last_totals: tuple[ChangePosition, Totals] | None = None
@@ -127,15 +124,6 @@ class OwnCounts:
             table.describe().bytes_used if table else _BYTES_PER_TOKEN * len(self._loaded.counts)
         )
 
-    @contextmanager
-    def _reading(self) -> Iterator[CountsView]:
-        """Give the counts; raise ``StoreUnavailable`` where they are damaged."""
-        try:
-            yield self._loaded.counts
-        except TableFailure as error:
-            self.is_damaged = True
-            raise StoreUnavailable("the counts of an own model are damaged; they are loaded anew") from error
-
     @property
     def native_table(self) -> Table | None:
         """The table of the native library that has the counts, if there is one."""
@@ -146,21 +134,18 @@ class OwnCounts:
         """The totals as they are in memory."""
         position = self._loaded.position
         if self._last_totals is None or self._last_totals[0] is not position:
-            with self._reading() as counts:
-                self._last_totals = position, counts.totals
+            self._last_totals = position, self._loaded.counts.totals
         return self._last_totals[1]
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals; never waits."""
         if not tokens:  # as for each message that asks whether anything was taught
             return _NO_ROWS, self.totals
-        with self._reading() as counts:
-            return counts.look_up_with_totals(tokens)
+        return self._loaded.counts.look_up_with_totals(tokens)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (n, classes): the very same array until one of them changes."""
-        with self._reading() as counts:
-            return counts.sums(names)
+        return self._loaded.counts.sums(names)
 
     async def first_scores(self) -> FirstScores:
         """Return the P(spam) that recent messages had before their first label."""
@@ -184,22 +169,18 @@ class OwnCounts:
 
     def apply(self, entries: StreamEntries) -> None:
         """Apply the entries of the change stream that are not in the counts yet. Raises ``RescanNeeded``."""
-        try:
-            for entry_id, fields in entries:
-                if ChangePosition.of(entry_id) > ChangePosition.of(self.position.stream_id):
-                    self._loaded.apply(entry_id, fields)
-            self.bytes_used = self._measure()
-        except (TableFailure, OSError) as error:  # of its memory
-            self.is_damaged = True
-            raise RescanNeeded(f"a change cannot be applied: {error}") from error
+        for entry_id, fields in entries:
+            if ChangePosition.of(entry_id) > ChangePosition.of(self.position.stream_id):
+                self._loaded.apply(entry_id, fields)
+        self.bytes_used = self._measure()
 
 
 class OwnModels:
     """The own models that this process has in memory.
 
     ``make_model`` returns the own model of a name, with ``client`` as its client; ``blocking_client`` waits for
-    changes. ``index`` is the key that lists the models. Counts are in tables of ``table_functions``
-    where there are any. At most ``max_bytes`` are kept.
+    changes. ``index`` is the key that lists the models. Counts are in tables of the native
+    ``library`` where there is one. At most ``max_bytes`` are kept.
     """
 
     def __init__(
@@ -210,14 +191,14 @@ class OwnModels:
         *,
         index: str,
         max_bytes: int,
-        table_functions: TableFunctions | None = None,
+        library: ctypes.CDLL | None = None,
     ) -> None:
         self._make_model = make_model
         self._client = client
         self._blocking_client = blocking_client
         self._index = index
         self._max_bytes = max_bytes
-        self._loader = CountsLoader(table_functions, None)
+        self._library = library
         self._cached: OrderedDict[str, OwnCounts] = OrderedDict()
         self._loading: dict[str, asyncio.Task[OwnCounts]] = {}
         self._slots = asyncio.Semaphore(_MAX_LOADS)
@@ -247,9 +228,6 @@ class OwnModels:
         """Return the counts in memory, even where they are those of before Redis was away."""
         counts = self._cached.get(name)
         if counts is None:
-            return None
-        if counts.is_damaged:
-            self.drop(name)
             return None
         self._cached.move_to_end(name)
         counts.used_at = time.monotonic()
@@ -300,11 +278,9 @@ class OwnModels:
             try:
                 with readable_replies():
                     model = await self._make_model(name).open(sign=False)
-                    counts = OwnCounts(model, await self._loader.load(model))
+                    counts = OwnCounts(model, await load_counts(model, self._library))
             except RescanNeeded as error:
                 raise StoreUnavailable("the own model was changed while it was loaded: try again") from error
-            except (TableFailure, OSError) as error:
-                raise StoreUnavailable(f"there is no memory for the own model: {error}") from error
             guard.check()
             self.loads += 1
             if epoch == self._epoch:

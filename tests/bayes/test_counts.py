@@ -9,18 +9,15 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.counts import (
     CLASSES,
-    NO_CHANGE,
     WEIGHT_ONE,
-    ChangePosition,
     ClassCounts,
     Counts,
-    CountsChange,
     Sums,
     Totals,
     is_sum,
 )
 from nbstream.bayes.table_counts import TableCounts
-from tests.engine.native import table_functions
+from tests.engine.native import native_library
 
 # The last one begins like a sum and is a token: it is made from a header field whose name begins so.
 NAMES = [b"a", b"b", b"c", b"d", b"=d:e"]
@@ -43,8 +40,8 @@ def make_counts(request: pytest.FixtureRequest) -> MakeCounts:
     """Counts of both engines: whatever holds for one holds for the other."""
     if request.param == "python":
         return ClassCounts
-    functions = table_functions()
-    return lambda: TableCounts.empty(functions)
+    library = native_library()
+    return lambda: TableCounts(library)
 
 
 def state(counts: Counts) -> tuple[list[list[int]], Totals, int]:
@@ -259,22 +256,3 @@ def test_sums_are_the_very_same_array_until_a_count_changes(make_counts: MakeCou
     counts.add([b"t:a"], 1, 7, [(b"=y", 3)])
     assert counts.sums(names).tolist() == [[5, 0], [0, 3]]
     assert sums.tolist() == [[5, 0], [0, 0]]
-
-
-def test_a_change_of_the_stream_sets_counts_totals_and_position(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    counts.set_counts([b"a", b"b"], np.array([[1, 2], [0, 4]]))
-    assert counts.position == NO_CHANGE
-    totals, position = Totals((1, 2), (3, 4), 5), ChangePosition(1_700_000_000_000, 3, 77)
-
-    counts.apply(CountsChange([b"a", b"b"], [(1, np.array([9, 0]))], totals, position, position))
-
-    rows, seen_totals = counts.look_up_with_totals([b"a", b"b"])
-    assert rows.tolist() == [[1, 9], [0, 0]]
-    assert (seen_totals, counts.totals, counts.position) == (totals, totals, position)
-
-
-def test_a_change_without_tokens_sets_the_totals(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    counts.apply(CountsChange([], [], Totals((1, 0), (0, 0), 0), ChangePosition(5, 0, 1), NO_CHANGE))
-    assert (counts.totals.messages, len(counts)) == ((1, 0), 0)

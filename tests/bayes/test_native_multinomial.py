@@ -19,7 +19,7 @@ from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.score import NativeScoring, ScoreOptions
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.sample_models import sample_message, teach, token_counts
-from tests.engine.native import native_library, table_functions
+from tests.engine.native import native_library
 
 LIMITS = (ClueLimits(head=2, body=3, raw_header=1), ClueLimits(head=4, body=0, raw_header=2))
 # Few different counts make votes that are equal, large ones are rounded when they become floats.
@@ -115,14 +115,14 @@ def test_a_score_with_own_models_is_the_same(
 
 def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> None:
     python, native = classifiers()
-    counts, table_counts, own = ClassCounts(), TableCounts.empty(table_functions()), ClassCounts()
+    counts, table_counts, own = ClassCounts(), TableCounts(native_library()), ClassCounts()
     for n in range(60):
         for label in ("ham", "spam"):
             tokens = sample_message(label, n)
             for learned in (counts, table_counts):
                 teach(learned, tokens, label)
 
-            scored = native.score_in_table(tokens, table_counts.table)
+            scored = native.score_in_table(tokens, table_counts.native_table)
 
             expected = python.score(tokens, token_counts(counts, tokens))
             assert scored is not None
@@ -134,7 +134,7 @@ def test_a_score_by_the_counts_in_a_table_is_the_same_after_each_lesson() -> Non
 
             teach(own, sample_message("spam" if label == "ham" else "ham", n), label)
             levels = (token_counts(own, tokens),)
-            blended = native.score_in_table(tokens, table_counts.table, levels)
+            blended = native.score_in_table(tokens, table_counts.native_table, levels)
             assert blended is not None
             assert bits(blended.score) == bits(python.score(tokens, token_counts(counts, tokens), levels))
             assert bits(blended.score) != bits(scored.score)
@@ -149,7 +149,7 @@ def test_what_the_library_cannot_compute_is_left_to_python_which_says_why() -> N
 
 def test_tokens_that_do_not_fit_their_groups_are_no_score() -> None:
     scoring, options = NativeScoring(native_library(), 6), ScoreOptions((0, 0), (1, 1, 1), 0.12, 0.0)
-    table = TableCounts.empty(table_functions()).table
+    table = TableCounts(native_library()).native_table
     for sizes in ((1, 0, 0), (3, 0, 0), (2**63, 2**63, 2), (2**64 - 1, 0, 0)):
         assert scoring.score_in_table(table, b"a:1\na:2", sizes, options) is None
         assert scoring.score_rows((np.ones((2, 2), np.int64), (0,) * 5), b"a:1\na:2", sizes, options) is None

@@ -1,4 +1,4 @@
-"""The machine: room on disks and in shared memory, workers, and the quarantine."""
+"""The machine: room on disks, workers, and the quarantine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.doctor import machine
-from nbstream.doctor.machine import disk_finding, examine_machine, shared_memory_finding
+from nbstream.doctor.machine import disk_finding, examine_machine
 from nbstream.findings import FindingKind
 from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
 from nbstream.listeners.dovecot.spool import SpooledMessage, keep_failed
@@ -35,12 +35,6 @@ def file_system(free_bytes: int, files: int = 10**6, free_files: int = 10**6) ->
 )
 def test_room_on_a_disk(status: os.statvfs_result, kind: FindingKind) -> None:
     assert is_of(disk_finding(Path("/var/lib/nbstream"), status), kind)
-
-
-def test_room_in_shared_memory() -> None:
-    folder = Path("/shared")
-    assert is_of(shared_memory_finding(folder, file_system(64 << 20)), machine.SHARED_MEMORY_SHORT)
-    assert is_of(shared_memory_finding(folder, file_system(1 << 30)), machine.SHARED_MEMORY)
 
 
 async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> None:

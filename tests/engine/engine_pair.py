@@ -16,7 +16,6 @@ from nbstream.assembly.filter import make_filter
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.config import Settings
 from nbstream.engine.choice import LIBRARY_FILE, PYTHON, Engine, choose_engine
-from nbstream.engine.table import TableFunctions
 from nbstream.filter import Filter, FilterObserver
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
@@ -71,7 +70,7 @@ class Site:
     """One engine with a model of its own, and a filter for each of the settings."""
 
     def __init__(self, engine: Engine) -> None:
-        counts = TableCounts.empty(TableFunctions(engine.native_library)) if engine.native_library else None
+        counts = TableCounts(engine.native_library) if engine.native_library else None
         model, self._observer = MemoryModel(counts=counts), _Checked()
         self.filters = [self._filter(options, model, engine) for _, options in SETTINGS]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 
 from nbstream.engine.choice import LIBRARY_FILE, load_library
-from nbstream.engine.table import TableFunctions
 from tests.conftest import missing
 
 
@@ -14,8 +13,3 @@ def native_library() -> ctypes.CDLL:
     if not LIBRARY_FILE.exists():
         missing("the native library")
     return load_library()
-
-
-def table_functions() -> TableFunctions:
-    """Return the functions of the native library on tables."""
-    return TableFunctions(native_library())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -117,13 +116,11 @@ def test_every_store_has_the_counts_that_redis_has(
 
 
 @pytest.mark.parametrize("mirror_kind", MIRROR_KINDS)
-async def test_a_mirror_has_the_counts_of_kinds_and_the_same_kind(
-    client: Redis, tmp_path: Path, mirror_kind: Kind
-) -> None:
+async def test_a_mirror_has_the_counts_of_kinds_and_the_same_kind(client: Redis, mirror_kind: Kind) -> None:
     model = Model(client, "test", 3600)
     await model.open(sign=True)
     spam_filter = filter_of(client)
-    async with mirroring(model, mirror_kind, tmp_path) as mirror:
+    async with mirroring(model, mirror_kind) as mirror:
         mirrored = with_parts(spam_filter, counts=mirror, classifier=Classifier(native_library()))
         await teach_by_number(mirrored)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from dataclasses import replace
 
 from nbstream.bayes.calibration import Calibration
@@ -17,8 +16,7 @@ from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.stored_form import pack_explanation
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.engine.native import native_library, table_functions
-from tests.filter.filters import with_parts
+from tests.engine.native import native_library
 from tests.letters import letters
 from tests.mutation import mutations
 
@@ -46,7 +44,7 @@ async def compare_all(layer: MemoryModel | None = None) -> None:
     filters = [
         filter_over(None, None, layer),
         filter_over(None, library, layer),
-        filter_over(TableCounts.empty(table_functions()), library, layer),
+        filter_over(TableCounts(native_library()), library, layer),
     ]
     learned = list(letters(300))
     strangers = [raw for _, raw in letters(40, seed=8)]
@@ -76,17 +74,3 @@ async def test_checks_and_lessons_are_the_same_beside_what_was_learned_without_p
         await other.learn(Message.parse(raw), label, "auto")
 
     await compare_all(layer)
-
-
-async def test_a_table_that_was_replaced_by_a_larger_one_is_not_kept_by_who_checks_seldom() -> None:
-    model = MemoryModel(counts=TableCounts.empty(table_functions()))
-    spam_filter = with_parts(filter_over(None, native_library()), model=model, counts=model)
-    await spam_filter.check(Message.parse(b"Subject: prize"))
-    assert model.native_table
-    table = weakref.ref(model.native_table)
-
-    for label, raw in letters(600):
-        await spam_filter.learn(Message.parse(raw), label, "test")
-
-    assert table() is not model.native_table
-    assert table() is None

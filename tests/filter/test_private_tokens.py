@@ -11,7 +11,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_filter, make_model_tokenizer
-from nbstream.assembly.store import key_fingerprint, make_counts
+from nbstream.assembly.store import key_fingerprint
+from nbstream.bayes.table_counts import make_counts
 from nbstream.config import Settings, make_settings
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.errors import StoreIncompatible
@@ -44,7 +45,7 @@ def settings_of(tmp_path: Path, *, private: bool, classes: Sequence[str] = ("ham
 
 async def taught(settings: Settings, engine: Engine, kinds: bool = False) -> Filter:
     """A filter of a model in memory that was taught by the first letters."""
-    model = MemoryModel(counts=make_counts(engine))
+    model = MemoryModel(counts=make_counts(engine.native_library))
     spam_filter = make_filter(settings, model, model, engine=engine)
     for number, (label, raw) in enumerate(LETTERS[:120]):
         class_name = "newsletter" if kinds and label == "ham" and number % 2 else label

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from redis.asyncio import Redis
 
-from nbstream.engine.table import TableFunctions
 from nbstream.filter import Filter, FilterObserver
 from nbstream.own_models.filters import OwnFilters
 from nbstream.own_models.names import NameTemplate, OwnModelNames
@@ -49,11 +49,11 @@ async def open_site(
     max_bytes: int = 64 << 20,
     *,
     follows: bool = True,
-    functions: TableFunctions | None = None,
+    library: ctypes.CDLL | None = None,
 ) -> AsyncIterator[Site]:
     """A process over the model ``test``; with ``follows`` it follows the own models in memory.
 
-    Counts are in tables of ``functions``, if there are any.
+    Counts are in tables of the native ``library``, if there is one.
     """
     common = make_filter(client, observer)
     models = OwnModels(
@@ -62,7 +62,7 @@ async def open_site(
         client,
         index=index_key("test"),
         max_bytes=max_bytes,
-        table_functions=functions,
+        library=library,
     )
     names = OwnModelNames((AddressPattern("*@example.org"),), (NameTemplate(template),), "+")
     following = asyncio.create_task(models.run()) if follows else None

@@ -9,14 +9,11 @@ import weakref
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.table_counts import TableCounts
-from nbstream.engine.table import TableFailure
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import OwnModelUse
 from nbstream.own_models.store import OwnModelKeys, index_key
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
-from tests.engine.native import table_functions
 from tests.own_models.site import ANN, BOB, open_site, own_model
 from tests.own_models.test_filters import news
 from tests.waiting import until
@@ -139,20 +136,6 @@ async def test_a_reply_that_cannot_be_read_leaves_the_common_verdict(client: Red
         assert (await own.check(news(2))).own is OwnModelUse.UNAVAILABLE
         with pytest.raises(StoreUnavailable, match="cannot be read"):
             await site.models.load(ANN)
-
-
-async def test_counts_that_are_damaged_are_loaded_anew(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(counts: TableCounts, tokens: object) -> None:
-        raise TableFailure("damaged")
-
-    async with open_site(client, "{address}", functions=table_functions()) as site:
-        damaged = await site.models.load(ANN)
-        with monkeypatch.context() as patch:
-            patch.setattr(TableCounts, "look_up_with_totals", fail)
-            with pytest.raises(StoreUnavailable, match="damaged"):
-                await damaged.look_up([b"body:word"])
-
-        assert await site.models.load(ANN) is not damaged
 
 
 async def test_nothing_is_loaded_after_the_end(client: Redis) -> None:

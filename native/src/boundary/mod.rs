@@ -1,5 +1,5 @@
-//! The C interface, `nbstream/engine/interface.h`. All `unsafe` code is here, but for the instruction that prefetches a
-//! row of a table (`table::Table::prefetch`).
+//! The C interface, `nbstream/engine/interface.h`. All `unsafe` code is here, but for two calls of `table::rows` that
+//! fetch memory ahead and ask for huge pages.
 
 pub mod score;
 pub mod table;

@@ -83,7 +83,9 @@ pub unsafe extern "C" fn nbn_score_in_table(
         let (own, out) = unsafe { (own_levels(own, levels), room(out, capacity)) };
         let names = split_names(joined, request.tokens()?)?;
         let mut rows = vec![[0; 2]; names.len()];
-        let totals = table.look_up(&names, &mut rows)?.totals;
+        table.look_up(&names, &mut rows);
+        let totals = table.totals;
+        drop(table); // others may use it from here on
         request.answer(&names, &rows, totals, &own, out)
     })
 }

@@ -1,40 +1,28 @@
 //! How the name of a row is written: three words, which hold up to 23 bytes; a longer name lies with the long names.
 //!
-//! The last byte of the three words is the length plus one, and 255 for a long name. It is 0 for a row without a name.
+//! The last byte of the three words is the length, and 255 for a long name.
+
+use std::ops::Range;
 
 use super::siphash::{eight_bytes, siphash13, siphash13_words};
 
 pub const MAX_SHORT: usize = 23;
 const LONG: u64 = 0xff << 56;
 
-/// What three words say.
-pub enum NameKind {
-    /// The row has no name.
-    Missing,
-    /// The name has this length and is in the three words.
-    Short(usize),
-    /// The name has this length and begins at this word of the long names.
-    Long { at: usize, length: usize },
-    /// No table writes such words.
-    Damaged,
-}
+/// The hash of a name, and its three words: zeros for a long name.
+pub type HashedName = (u64, [u64; 3]);
 
-/// Returns the three words of a name that has at most `MAX_SHORT` bytes; zeros for a longer one.
-pub fn short_name(name: &[u8]) -> [u64; 3] {
-    if name.len() > MAX_SHORT {
-        return [0; 3];
-    }
-    with_length(short_text(name), name.len())
-}
-
-/// Returns the hash of a name under the key, and what `short_name` returns: the text is read once.
-pub fn hash_and_words(key: [u64; 2], name: &[u8]) -> (u64, [u64; 3]) {
+/// Returns the hash of a name under the key, and its words: the text is read once.
+pub fn hash_and_words(key: [u64; 2], name: &[u8]) -> HashedName {
     if name.len() > MAX_SHORT {
         return (siphash13(key, name), [0; 3]);
     }
     let text = short_text(name);
     let hash = siphash13_words(key, &text[..=name.len() / 8], name.len());
-    (hash, with_length(text, name.len()))
+    (
+        hash,
+        [text[0], text[1], text[2] | (name.len() as u64) << 56],
+    )
 }
 
 /// Returns the bytes of a short name, and zeros behind them.
@@ -51,31 +39,23 @@ fn short_text(name: &[u8]) -> [u64; 3] {
     }
 }
 
-fn with_length(text: [u64; 3], length: usize) -> [u64; 3] {
-    [text[0], text[1], text[2] | (length as u64 + 1) << 56]
-}
-
-/// Returns the three words of a long name that begins at this word of the long names.
+/// Returns the three words of a name of this length that begins at this byte of the long names.
 pub fn long_name(at: usize, length: usize) -> [u64; 3] {
     [at as u64, length as u64, LONG]
 }
 
-/// Returns how many words a long name takes; the last one is filled with zeros.
-pub fn long_name_words(length: usize) -> usize {
-    length / 8 + usize::from(length % 8 != 0)
+/// Returns the bytes of the long names that these three words stand for; None where they hold the name.
+pub fn place_of_long_name(words: [u64; 3]) -> Option<Range<usize>> {
+    (words[2] == LONG).then(|| words[0] as usize..(words[0] + words[1]) as usize)
 }
 
-/// Returns what the three words of a row say.
-pub fn name_kind(words: [u64; 3]) -> NameKind {
-    match words[2] >> 56 {
-        0 => NameKind::Missing,
-        mark if mark as usize <= MAX_SHORT + 1 => NameKind::Short(mark as usize - 1),
-        255 => match (usize::try_from(words[0]), usize::try_from(words[1])) {
-            (Ok(at), Ok(length)) if length > MAX_SHORT => NameKind::Long { at, length },
-            _ => NameKind::Damaged,
-        },
-        _ => NameKind::Damaged,
+/// Returns the bytes that these three words hold, and how many of them are the name.
+pub fn held_name(words: [u64; 3]) -> ([u8; 24], usize) {
+    let mut bytes = [0; 24];
+    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
     }
+    (bytes, usize::from(bytes[MAX_SHORT]))
 }
 
 /// Returns whether this is the name of a sum and not of a token: `bayes.counts.is_sum`.

@@ -19,8 +19,9 @@ from tqdm import tqdm
 from nbstream import config
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import make_autolearn_model, make_counts, open_temporary_model
+from nbstream.assembly.store import make_autolearn_model, open_temporary_model
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.table_counts import make_counts
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.commands import import_plots
 from nbstream.cli.terminal import check_writable, print_note, report_errors, translate_write_errors
@@ -203,7 +204,7 @@ async def _autolearn_model(
 ) -> MemoryModel | AutolearnModel:
     """Return the layer that is learned without people, stored where ``model`` is, and removed with it."""
     if isinstance(model, MemoryModel):
-        return MemoryModel(counts=make_counts(engine))
+        return MemoryModel(counts=make_counts(engine.native_library))
     layer = make_autolearn_model(settings, model.client, model.keys.model)
     await layer.open()
     return layer
@@ -212,7 +213,7 @@ async def _autolearn_model(
 @asynccontextmanager
 async def _open_model(settings: Settings, url: str | None, engine: Engine) -> AsyncIterator[MemoryModel | Model]:
     if url is None:
-        yield MemoryModel(counts=make_counts(engine))
+        yield MemoryModel(counts=make_counts(engine.native_library))
         return
     try:
         redis = _redis_settings(settings, read_redis_url(url))

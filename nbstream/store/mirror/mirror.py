@@ -5,12 +5,6 @@ step back (a failover lost entries) means that the counts are loaded again (``lo
 meanwhile. So does another server, since its stream may have gone another way. Whatever comes next, the change
 before it must still be in the stream under its number: a promoted replica may have continued with other lessons
 under the same numbers. Whoever teaches gets his own changes from the stream like all others.
-
-Where the workers of a daemon share the counts (``shared_counts``), one of them, the writer, applies the changes to
-them. The others, the readers, follow the stream as well, since first scores, losses and waiting lessons are their
-own, and look each second whether there is a writer. If there is none, one of them takes over. A writer that loses
-Redis lets others write. A reader that is ahead of the writer for longer than three seconds says that it does not
-follow.
 """
 
 from __future__ import annotations
@@ -20,28 +14,25 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nbstream.bayes.counts import NO_CHANGE, ChangePosition, Totals
-from nbstream.engine.table import TableFailure
+from nbstream.bayes.counts import ChangePosition, Totals
 from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.policy.first_scores import FirstScores
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 from nbstream.store.mirror.known_changes import KnownChanges
-from nbstream.store.mirror.loading import READ_COUNT, CountsLoader, LoadedCounts, RescanNeeded
-from nbstream.store.mirror.shared_counts import NoSharedMemory
+from nbstream.store.mirror.loading import READ_COUNT, LoadedCounts, RescanNeeded, load_counts
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
+    import ctypes
+
     import numpy as np
     from numpy.typing import NDArray
 
-    from nbstream.bayes.counts import CountsView
-    from nbstream.engine.table import Table, TableFunctions
-    from nbstream.store.mirror.shared_counts import SharedCounts
+    from nbstream.engine.table import Table
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
@@ -50,28 +41,6 @@ _BLOCK_SECONDS = 1.0
 _MAX_SILENT_BLOCKS = 3  # without a reply for that long, Redis is regarded as unavailable
 _APPLIED_SECONDS = 5.0
 _LOG_EVERY = 30  # attempts, two seconds apart: about once a minute
-_POLL_SECONDS = 0.001  # between two looks whether the writer has applied a lesson
-
-
-class _Reading:
-    """Gives the counts that ``loaded`` returns; ``note_damage`` is called with what is wrong with them.
-
-    It has no state, so that one serves all: a generator for each takes a check three microseconds.
-    """
-
-    def __init__(self, loaded: Callable[[], LoadedCounts], note_damage: Callable[[str], None]) -> None:
-        self._loaded = loaded
-        self._note_damage = note_damage
-
-    def __enter__(self) -> CountsView:
-        """Raise ``StoreUnavailable`` before the first load."""
-        return self._loaded().counts
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        """Raise ``StoreUnavailable`` where the counts are damaged."""
-        if isinstance(error, TableFailure):
-            self._note_damage(str(error))
-            raise StoreUnavailable("the counts in memory are damaged; they are loaded anew") from error
 
 
 class Mirror:
@@ -80,8 +49,7 @@ class Mirror:
     ``source`` is a model, or a layer of one, which has other keys in each epoch. Its Redis client belongs to the
     mirror alone and does not retry by itself: after a connection has broken the next one may lead to another
     server, so everything is compared anew. ``before_connect`` is awaited before each attempt to connect. With
-    ``table_functions`` the counts are in a table of the native library, and with ``shared`` other processes
-    share it.
+    a native ``library`` the counts are in a table of it.
     """
 
     def __init__(
@@ -89,24 +57,19 @@ class Mirror:
         source: Model,
         timeout_seconds: float,
         before_connect: Callable[[], Awaitable[object]] | None = None,
-        *,
-        table_functions: TableFunctions | None = None,
-        shared: SharedCounts | None = None,
+        library: ctypes.CDLL | None = None,
     ) -> None:
         self._source = source
         self._before_connect = before_connect
         self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # the reply must come before the deadline
-        self._loader = CountsLoader(table_functions, shared)
+        self._library = library
         self._loaded: LoadedCounts | None = None
         self._known = KnownChanges()
-        self._damage = ""
-        self._reading = _Reading(self._loaded_counts, self._note_damage)
-        self._awaited = NO_CHANGE
         self._last_reply_at = time.monotonic()
         self._connected = False
         self._progress = asyncio.Event()
         self.loaded = asyncio.Event()
-        """Whether the counts were loaded from Redis, or found to be those of Redis."""
+        """Whether the counts have been loaded."""
         self.loads = 0
         """How often the counts were loaded: at the start, and whenever Redis was away or is another one."""
 
@@ -122,11 +85,6 @@ class Mirror:
     def lag_seconds(self) -> float:
         """Seconds since this mirror was last known to equal Redis; 0 while it follows."""
         return 0.0 if self.following else time.monotonic() - self._last_reply_at
-
-    @property
-    def role(self) -> Literal["alone", "writer", "reader"]:
-        """Whether this process writes the counts that are shared, reads them, or has its own."""
-        return self._loader.role
 
     @property
     def last_change(self) -> ChangePosition | None:
@@ -155,8 +113,6 @@ class Mirror:
         try:
             async with asyncio.timeout(_APPLIED_SECONDS):
                 await self._wait_until(lambda: self._loaded is not None and self._loaded.position >= wanted)
-                while not self._shows(wanted):  # noqa: ASYNC110 - no event comes from another process
-                    await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError as error:
             raise StoreUnavailable("the change is stored, but the counts in memory do not follow Redis") from error
 
@@ -168,19 +124,12 @@ class Mirror:
         self._progress.set()
         self._progress = asyncio.Event()
 
-    def _shows(self, position: ChangePosition) -> bool:
-        """Whether the counts have the change at ``position``, which this mirror has seen in the stream."""
-        with self._reading as counts:
-            return counts.position >= position
-
     # What it holds
 
     @property
     def totals(self) -> Totals | None:
         """The totals as this mirror knows them; None before the first load."""
-        with suppress(StoreUnavailable), self._reading as counts:
-            return counts.totals
-        return None
+        return None if self._loaded is None else self._loaded.counts.totals
 
     @property
     def vocabulary_size(self) -> int:
@@ -190,17 +139,14 @@ class Mirror:
 
     @property
     def _distinct_tokens(self) -> int:
-        with suppress(StoreUnavailable), self._reading as counts:
-            return counts.distinct_tokens
-        return -1
+        return -1 if self._loaded is None else self._loaded.counts.distinct_tokens
 
     def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
         """Return all names of tokens and sums, and their counts, shape (names, classes).
 
         Takes 30 ms for half a million tokens. Raises ``StoreUnavailable`` before the first load.
         """
-        with self._reading as counts:
-            return counts.snapshot()
+        return self._loaded_counts().counts.snapshot()
 
     @property
     def native_table(self) -> Table | None:
@@ -208,24 +154,21 @@ class Mirror:
 
         Raises ``StoreUnavailable`` before the first load.
         """
-        with self._reading as counts:
-            return counts.native_table
+        return self._loaded_counts().counts.native_table
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens``, shape (n, classes), and the totals; never waits.
 
         Raises ``StoreUnavailable`` before the first load.
         """
-        with self._reading as counts:
-            return counts.look_up_with_totals(tokens)
+        return self._loaded_counts().counts.look_up_with_totals(tokens)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (n, classes); never waits.
 
         Returns the same array until a count changes. Raises ``StoreUnavailable`` before the first load.
         """
-        with self._reading as counts:
-            return counts.sums(names)
+        return self._loaded_counts().counts.sums(names)
 
     @property
     def loaded_first_scores(self) -> FirstScores:
@@ -239,9 +182,6 @@ class Mirror:
         """
         return self._loaded_counts().first_scores
 
-    def _note_damage(self, problem: str) -> None:
-        self._damage = problem
-
     def _loaded_counts(self) -> LoadedCounts:
         if self._loaded is None:
             raise StoreUnavailable("the counts are not loaded yet")
@@ -252,37 +192,29 @@ class Mirror:
     async def run(self) -> None:
         """Load the counts and follow the changes until cancelled; connect again by itself when Redis is back."""
         backoff = Backoff(draw=random.random)
-        try:
-            while True:
-                stop_if_cancelled()
-                try:
-                    with readable_replies():
-                        await self._load_and_follow(backoff)
-                    _log.info("the writer of the shared counts has ended; this process writes them now")
-                except (NoSharedMemory, TableFailure) as error:
-                    self._loader.leave_shared_memory(error)
-                    self._damage = ""
-                except (RescanNeeded, NbstreamError) as error:
-                    self._loader.stop_writing()
-                    self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
-                    await asyncio.sleep(backoff.next_wait())
-                except Exception as error:  # whoever runs this starts it again: nothing is followed until then
-                    self._note_disconnect(str(error), loud=False)
-                    raise
-        finally:
-            self._loader.stop_writing()
+        while True:
+            stop_if_cancelled()
+            try:
+                with readable_replies():
+                    await self._load_and_follow(backoff)
+            except (RescanNeeded, NbstreamError) as error:
+                self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
+                await asyncio.sleep(backoff.next_wait())
+            except Exception as error:  # whoever runs this starts it again: nothing is followed until then
+                self._note_disconnect(str(error), loud=False)
+                raise
 
     def _note_disconnect(self, problem: str, *, loud: bool) -> None:
         self._connected = False
         _log.log(logging.ERROR if loud else logging.DEBUG, "mirror: %s", problem)
 
     async def _load_and_follow(self, backoff: Backoff) -> None:
-        """Load and follow until this process has to load again, as the writer of the shared counts."""
+        """Load and follow until this process has to load again."""
         if self._before_connect:
             await self._before_connect()
         model = await self._source.open()
         guard = ServerGuard(model.client)
-        loaded = await self._loader.load(model)
+        loaded = await load_counts(model, self._library)
         guard.check()
         await self._known.note_losses(model, loaded)
         backoff.reset()
@@ -291,14 +223,13 @@ class Mirror:
 
     def _begin_with(self, loaded: LoadedCounts, log_name: str) -> None:
         self._loaded = loaded
-        self._connected, self._last_reply_at, self._awaited = True, time.monotonic(), loaded.position
+        self._connected, self._last_reply_at = True, time.monotonic()
         self.loads += 1
         self.loaded.set()
         self._wake_waiters()
         _log.info(
-            "%s %s: %d tokens of %d messages",
+            "%s loaded: %d tokens of %d messages",
             log_name,
-            loaded.origin,
             loaded.counts.totals.vocabulary_size,
             sum(loaded.counts.totals.messages),
         )
@@ -306,24 +237,21 @@ class Mirror:
     async def _follow(self, model: Model, loaded: LoadedCounts, guard: ServerGuard) -> None:
         changes, client = model.keys.changes, model.client
         block = max(1, round(self._block_seconds * 1000))
-        while not self._loader.has_become_writer(loaded):
+        while True:
             stop_if_cancelled()
             with store_errors():
                 streams: Any = await client.xread(
                     {changes: loaded.position.stream_id}, count=READ_COUNT, block=block
                 )
             guard.check()
-            self._note_reply(loaded)
+            self._last_reply_at = time.monotonic()
             predecessor, applied, all_name_theirs = self._known.last, [], True
-            loaded.stored = loaded.position
             for entry_id, fields in stream_entries(streams):
                 loaded.apply(entry_id, fields)
                 all_name_theirs &= b"predecessor" in fields
                 applied.append(loaded.position)
             self._known.add(applied)
             self._wake_waiters()
-            if self._damage:
-                raise NoSharedMemory(f"the counts are damaged: {self._damage}")
             # A server may be replaced behind an open connection, and its next change may have the next number.
             # The change names the one before it; else this is asked for after the waiters were woken, so that no
             # lesson waits for it.
@@ -332,11 +260,6 @@ class Mirror:
             elif predecessor and not all_name_theirs and not await model.has_change(predecessor):
                 self._known.forget_newest(len(applied))
                 raise RescanNeeded(f"change {predecessor.sequence} that is known here is not in Redis")
-
-    def _note_reply(self, loaded: LoadedCounts) -> None:
-        """Note that the counts equal Redis: those of a reader do once the writer is where the reader was."""
-        if loaded.counts.position.sequence >= self._awaited.sequence:
-            self._awaited, self._last_reply_at = loaded.position, time.monotonic()
 
     async def _check_end(self, model: Model, here: ChangePosition) -> None:
         """Raise ``RescanNeeded`` if Redis has fewer changes than this mirror, or another one in the last place.

@@ -68,9 +68,9 @@ are also those of the mirror.
 
 The time until `/readyz` answers with 200, once with Redis running, and once with the embedded Redis started too,
 which reads its file first. Bytes a token are the memory of the process above that of a worker without a model.
-Memory of a worker with tokens is what no other process uses (`Private_*` in `/proc/PID/smaps_rollup`), since
-workers share the counts. A further worker takes the place of one of two that was killed and did not write the
-counts; its time is from the first moment of its process until it is ready.
+Memory of a worker with tokens is what no other process uses (`Private_*` in `/proc/PID/smaps_rollup`). A further
+worker takes the place of one of two that was killed; its time is from the first moment of its process until it is
+ready.
 """,
     "lesson": """\
 ## One lesson

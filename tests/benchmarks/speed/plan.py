@@ -151,5 +151,4 @@ TARGETS = (
     ),
     Target("start", further_worker(_TOKENS), SECONDS, "0.5 s at most", at_most=0.5),
     Target("start", worker(_TOKENS), BYTES, "110 bytes at most", at_most=110.0),
-    Target("start", further_worker(_TOKENS), BYTES, "5 bytes at most", at_most=5.0),
 )

@@ -2,9 +2,8 @@
 
 The tokens are made up: 13 bytes, known to one class, every fifth to both. A start is timed from the command until
 ``/readyz`` says yes, with Redis running already, and with Redis started by it and loading its file first. For a
-further worker, one of two is killed that does not write the counts; the time is that of the process that takes its
-place, from its first moment until it is ready. Memory is what no other process uses (``Private_*`` of
-``/proc/PID/smaps_rollup``), since pages that are shared would be counted for each worker.
+further worker, one of two is killed; the time is that of the process that takes its place, from its first moment
+until it is ready. Memory is what no other process uses (``Private_*`` of ``/proc/PID/smaps_rollup``).
 """
 
 from __future__ import annotations
@@ -156,8 +155,7 @@ def _further_worker(settings: Path) -> Iterator[tuple[int, float]]:
     """The process id of a worker that began beside one that had the counts, and the seconds until it was ready."""
     with _until_ready(settings) as (server, _):
         server.wait_for(lambda: len(_ready_workers(server)) == 2)
-        reader = min(_ready_workers(server), key=private_bytes)
-        os.kill(reader, signal.SIGKILL)
+        os.kill(_ready_workers(server)[0], signal.SIGKILL)
         server.wait_for(lambda: len(_ready_workers(server)) == 3)
         pid = _ready_workers(server)[-1]
         yield pid, age_seconds(pid)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,12 +43,11 @@ Mirrored = Callable[..., AbstractAsyncContextManager[Mirror]]
 
 
 @pytest.fixture(params=KINDS)
-def mirrored(request: pytest.FixtureRequest, tmp_path: Path) -> Mirrored:
+def mirrored(request: pytest.FixtureRequest) -> Mirrored:
     """Runs mirrors of each kind: whatever holds for one holds for the others."""
-    numbers = itertools.count()
 
     def run(model: Model, seconds: float = 5.0) -> AbstractAsyncContextManager[Mirror]:
-        return mirroring(model, request.param, tmp_path / f"counts {next(numbers)}", seconds)
+        return mirroring(model, request.param, seconds)
 
     return run
 

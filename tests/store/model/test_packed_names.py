@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,9 +41,9 @@ async def test_a_change_says_which_counts_a_batch_has_changed(client: Redis, tok
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_mirror_follows_changes(client: Redis, kind: Kind, tmp_path: Path) -> None:
+async def test_a_mirror_follows_changes(client: Redis, kind: Kind) -> None:
     model = await Model(client, "test", 3600).open()
-    async with mirroring(model, kind, tmp_path) as mirror:
+    async with mirroring(model, kind) as mirror:
         for n in range(4):
             await change(model, f"m{n}", entry("ham", TOKENS[n:]))
         await change(model, "m0", None)
