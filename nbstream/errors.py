@@ -34,10 +34,6 @@ class CannotStart(NbstreamError):
     """Something that the daemon needs is in use now: an address, or the state folder. It may be free later."""
 
 
-class DaemonRunning(NbstreamError):
-    """A command cannot do its work while a daemon runs, and a daemon runs or may run."""
-
-
 class NotRunning(NbstreamError):
     """A command needs the daemon, and no daemon runs on the state folder."""
 

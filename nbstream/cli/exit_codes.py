@@ -47,7 +47,6 @@ ERROR_EXIT_CODES: Mapping[type[NbstreamError], int] = {
     errors.CheckFailed: EX_TEMPFAIL,
     errors.ConfigError: EX_CONFIG,
     errors.CountsFull: EX_TEMPFAIL,
-    errors.DaemonRunning: EX_TEMPFAIL,
     errors.FeedbackRefused: EX_DATAERR,
     errors.InputError: EX_NOINPUT,
     errors.MessageLoops: EX_UNAVAILABLE,

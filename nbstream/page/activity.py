@@ -50,15 +50,15 @@ class MetricsSample:
         """Return what these metrics say."""
         messages, connections, quarantined = Counter[str](), dict[str, Counter[str]](), 0
         for sample in (sample for family in families for sample in family.samples):
-            labels, value = sample.labels, int(sample.value)
+            labels, value = sample.labels, sample.value  # a threshold out of reach is infinite
             match sample.name:
                 case "nbstream_messages_total" if labels["verdict"] in _CLASS_BY_VERDICT:
-                    messages[_CLASS_BY_VERDICT[labels["verdict"]]] += value
+                    messages[_CLASS_BY_VERDICT[labels["verdict"]]] += int(value)
                 case "nbstream_connections_total" | "nbstream_connections_open":
                     counts = connections.setdefault(labels["listener"], Counter())
-                    counts[labels.get("outcome", "open")] += value
+                    counts[labels.get("outcome", "open")] += int(value)
                 case "nbstream_quarantine_messages":
-                    quarantined = value
+                    quarantined = int(value)
         return cls(at, messages, connections, quarantined)
 
 

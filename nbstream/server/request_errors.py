@@ -19,7 +19,6 @@ REQUEST_ERRORS: tuple[type[errors.NbstreamError], ...] = (
 UNEXPECTED_ERRORS: tuple[type[errors.NbstreamError], ...] = (
     errors.CannotStart,
     errors.ConfigError,
-    errors.DaemonRunning,
     errors.FeedbackRefused,
     errors.InputError,
     errors.MessageLoops,

@@ -87,7 +87,6 @@ ERROR_REPLIES: Mapping[type[NbstreamError], SmtpReply | Callable[[NbstreamError]
     # No session meets the following; the client could do nothing about any of them but try again.
     errors.CannotStart: TEMPORARY_FAILURE,
     errors.ConfigError: TEMPORARY_FAILURE,
-    errors.DaemonRunning: TEMPORARY_FAILURE,
     errors.InputError: TEMPORARY_FAILURE,
     errors.NotReleased: TEMPORARY_FAILURE,
     errors.NotRunning: TEMPORARY_FAILURE,
