@@ -50,7 +50,7 @@ _log = logging.getLogger(__name__)
 _DAY_SECONDS = 86_400
 _PRIVATE_KEY_FILE = "private-tokens.key"  # in ``state_dir``
 _CORRESPONDENTS_KEY_FILE = "correspondents.key"
-_OWN_FIRST_SCORES = 1000  # of each class: budgets are those of the common model
+_OWN_PREQUENTIAL_SCORES = 1000  # of each class: budgets are those of the common model
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def make_own_model(settings: Settings, client: Redis, name: str) -> Model:
         client,
         OwnModelKeys(settings.model.name, name),
         settings.model.ledger_days * _DAY_SECONDS,
-        first_scores=_OWN_FIRST_SCORES,
+        prequential_scores=_OWN_PREQUENTIAL_SCORES,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
         key_fingerprint=key_fingerprint(settings),
         max_changes=own_models.MAX_CHANGES,

@@ -1,8 +1,8 @@
-"""Calibration: a map from log-odds to P(spam), learned from first scores and the labels that people gave.
+"""Calibration: a map from log-odds to P(spam), learned from prequential scores and the labels that people gave.
 
-Rules: pure. What is learned are counts of first scores by label, in bins. They are stored with the model like any
-other count: each message adds one, and takes it back when it is unlearned. The score that counts is the one that
-the message had before its first label, never a later one.
+Rules: pure. What is learned are counts of prequential scores by label, in bins. They are stored with the model
+like any other count: each message adds one, and takes it back when it is unlearned. The score that counts is the
+one that the message had before its first label, never a later one.
 
 Naive Bayes treats clues as independent. They are not, so its log-odds are too large by an approximately constant
 factor. The map is Platt's ("Probabilistic outputs for support vector machines", 1999): P = sigmoid((s - b) / T),
@@ -46,10 +46,10 @@ _MIN_SHARE = 2.0**-64
 SCORE_BINS = tuple(
     SUM_PREFIX + b"score%+d" % bin_number for bin_number in range(-_BINS_PER_SIDE, _BINS_PER_SIDE + 1)
 )
-"""The names of the sums that count first scores, from the surest ham to the surest spam."""
+"""The names of the sums that count prequential scores, from the surest ham to the surest spam."""
 
 
-# So many first scores of the parent raise the weight of one of an own model by 1. It hardly matters, see
+# So many prequential scores of the parent raise the weight of one of an own model by 1. It hardly matters, see
 # docs/experiments.md, "Own models".
 _PARENT_SCORES_PER_OWN = 1000
 
@@ -160,9 +160,9 @@ def blend_sums(parent: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.
     """Return the counts of ``SCORE_BINS`` by which the score of an own model is calibrated.
 
     ``parent`` are those of the level above, ``own`` those of the own model, shape (bins, classes). The result is
-    their sum, in which each first score of the own model counts max(1, n // 1000) times, where n is how many first
-    scores the parent has: a few of a user's own shift the map, and the parent's carry it. While the own model has
-    none, it is ``parent`` itself. With more levels, the result is the parent of the next one.
+    their sum, in which each prequential score of the own model counts max(1, n // 1000) times, where n is how many
+    prequential scores the parent has: a few of a user's own shift the map, and the parent's carry it. While the
+    own model has none, it is ``parent`` itself. With more levels, the result is the parent of the next one.
     """
     if not own.any():
         return parent

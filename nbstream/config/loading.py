@@ -47,7 +47,6 @@ _REMOVED = {
     "listeners.stream.answers": "about 100,000 answers are kept: remove the key",
     "listeners.stream.dead": "about 1,000 dead entries are kept: remove the key",
     "relay.max_connections": "limits.max_connections bounds the connections to the next hop, too",
-    "memory.first_scores": "50,000 labelled messages of each class have their first score kept: remove the key",
     "limits.max_tokens": "2,000 tokens of a message are scored and learned: remove the key",
     "limits.max_parts": "200 MIME parts of a message are looked at: remove the key",
     "limits.max_depth": "20 levels of MIME parts are looked at: remove the key",

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nbstream.filter.results import FilterPolicy
     from nbstream.findings import Finding
     from nbstream.policy.budget import BudgetGuarantee
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
 
 LEARNING = warning(
     "model.learned",
@@ -83,11 +83,13 @@ def learned_findings(state: ModelState, tokens: int, max_tokens: int | None) -> 
         yield TOKENS_FULL(count=tokens, limit=max_tokens)
 
 
-def budget_findings(first_scores: FirstScores, totals: Totals, policy: FilterPolicy) -> Iterator[Finding]:
+def budget_findings(
+    prequential_scores: PrequentialScores, totals: Totals, policy: FilterPolicy
+) -> Iterator[Finding]:
     """Yield for each budget whether it is guaranteed, and whether the guarantee is of any use."""
-    ham, state = first_scores["ham"], ModelState(totals.messages_by_label(), policy.min_learned)
+    ham, state = prequential_scores["ham"], ModelState(totals.messages_by_label(), policy.min_learned)
     for rate, guarantee in sorted(budget_guarantees(ham, policy.budget_rates).items()):
-        missed = _missed_share(first_scores, guarantee, state) if rate in _spam_rates(policy) else 0.0
+        missed = _missed_share(prequential_scores, guarantee, state) if rate in _spam_rates(policy) else 0.0
         if guarantee.ham_missing:
             yield BUDGET_LEARNING(rate=rate, missing=guarantee.ham_missing)
         elif guarantee.threshold is None:
@@ -104,9 +106,9 @@ def _spam_rates(policy: FilterPolicy) -> set[float]:
     return {each.spam.rate for each in policies if isinstance(each.spam, FalsePositiveBudget)}
 
 
-def _missed_share(first_scores: FirstScores, guarantee: BudgetGuarantee, state: ModelState) -> float:
+def _missed_share(prequential_scores: PrequentialScores, guarantee: BudgetGuarantee, state: ModelState) -> float:
     """Return the share of the labelled spam that is below the threshold of a guarantee; 0 of few."""
-    spams = LabelledSample.from_first_scores(first_scores, first_scores.learned_at(state)).spams
+    spams = LabelledSample.from_prequential_scores(prequential_scores, prequential_scores.learned_at(state)).spams
     if guarantee.threshold is None or len(spams) < _FEW_SPAM:
         return 0.0
     return int(np.searchsorted(spams, guarantee.threshold)) / len(spams)

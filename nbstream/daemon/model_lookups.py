@@ -39,7 +39,7 @@ class ModelLookups:
             self.settings.model.name,
             state,
             mirror.vocabulary_size,
-            self.policy().default_policy.thresholds(mirror.loaded_first_scores),
+            self.policy().default_policy.thresholds(mirror.loaded_prequential_scores),
             mirror.lag_seconds,
         )
 
@@ -58,7 +58,7 @@ class ModelLookups:
             return []
         found = [
             *learned_findings(state, mirror.totals.vocabulary_size, self.settings.model.max_tokens),
-            *budget_findings(mirror.loaded_first_scores, mirror.totals, policy),
+            *budget_findings(mirror.loaded_prequential_scores, mirror.totals, policy),
         ]
         return [finding for finding in found if finding.severity is not Severity.OK]
 

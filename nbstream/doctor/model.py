@@ -96,7 +96,7 @@ async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
         yield finding
     async for finding in _feedback(model):
         yield finding
-    for finding in budget_findings(await model.first_scores(), totals, make_filter_policy(site.settings)):
+    for finding in budget_findings(await model.prequential_scores(), totals, make_filter_policy(site.settings)):
         yield finding
     async for finding in _remembered(site, model):
         yield finding

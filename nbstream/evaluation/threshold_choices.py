@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.evaluation.tuning import ErrorCounts, VerdictChanges, VerdictCounts
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.policy.recipient_rules import RecipientRules
     from nbstream.policy.verdict import Thresholds
 
@@ -56,7 +56,7 @@ class ThresholdChoice:
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """The stored first scores, and what each choice of thresholds would have made of them.
+    """The stored prequential scores, and what each choice of thresholds would have made of them.
 
     ``cost_ratio`` is the cost of a lost ham, in missed spam. ``is_biased`` says that the ham of the sample is not
     like all ham (see ``policy.budget``). ``others`` are policies that somebody named, beside the present one.
@@ -90,7 +90,7 @@ def policies_of_rules(rules: RecipientRules) -> list[tuple[str, ThresholdPolicy]
 
 
 def compare_thresholds(
-    first_scores: FirstScores,
+    prequential_scores: PrequentialScores,
     present: ThresholdPolicy,
     others: Sequence[tuple[str, ThresholdPolicy]] = (),
     learned_at: float = -math.inf,
@@ -99,7 +99,7 @@ def compare_thresholds(
 
     ``others`` are further policies with their names.
     """
-    ham, sample = first_scores["ham"], LabelledSample.from_first_scores(first_scores, learned_at)
+    ham, sample = prequential_scores["ham"], LabelledSample.from_prequential_scores(prequential_scores, learned_at)
     rates = {*BUDGET_RATES, *(rate for _, policy in (("", present), *others) for rate in policy.budget_rates)}
     guarantees = budget_guarantees(ham, rates)
 

@@ -112,7 +112,9 @@ def sample_warnings(tuning: TuningResult, model: str) -> Iterator[str]:
     if absent:
         missing = " and no ".join(absent)
         known = (
-            "that was labelled after it had learned" if tuning.sample.left_out else "whose first score is known"
+            "that was labelled after it had learned"
+            if tuning.sample.left_out
+            else "whose prequential score is known"
         )
         yield f"model {model!r} has no {missing} {known}: label some as it comes in"
     if tuning.is_biased:

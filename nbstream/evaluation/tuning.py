@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.evaluation.measures import FloatArray, IntervalEstimate
-    from nbstream.policy.first_scores import FirstScores, FirstScoreWindow
+    from nbstream.policy.prequential_scores import PrequentialScores, ScoreWindow
     from nbstream.policy.verdict import Thresholds
 
     IntArray: TypeAlias = NDArray[np.int64]
@@ -46,14 +46,16 @@ class LabelledSample:
     left_out: int = 0
 
     @classmethod
-    def from_first_scores(cls, first_scores: FirstScores, learned_at: float = -math.inf) -> LabelledSample:
-        """Return all messages whose first scores are stored, and which were labelled after ``learned_at``."""
-        hams, spams = (_labelled_after(first_scores[label], learned_at) for label in ("ham", "spam"))
-        stored = len(first_scores["ham"]) + len(first_scores["spam"])
+    def from_prequential_scores(
+        cls, prequential_scores: PrequentialScores, learned_at: float = -math.inf
+    ) -> LabelledSample:
+        """Return all messages whose scores are stored, and which were labelled after ``learned_at``."""
+        hams, spams = (_labelled_after(prequential_scores[label], learned_at) for label in ("ham", "spam"))
+        stored = len(prequential_scores["ham"]) + len(prequential_scores["spam"])
         return cls(hams, spams, stored - len(hams) - len(spams))
 
 
-def _labelled_after(window: FirstScoreWindow, at: float) -> FloatArray:
+def _labelled_after(window: ScoreWindow, at: float) -> FloatArray:
     """Return P(spam) of what was labelled after a time, the lowest first.
 
     All are sorted already: the few that came before are taken out, each at its own place.

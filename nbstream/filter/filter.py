@@ -204,7 +204,7 @@ class Filter:
         """
         if check.is_canary:
             return check
-        thresholds = self._scorer.thresholds(treatment.policy, await self._scorer.first_scores())
+        thresholds = self._scorer.thresholds(treatment.policy, await self._scorer.prequential_scores())
         return replace(decide_check(check, thresholds), policy=treatment.name)
 
     async def recall(self, message_key: str) -> CheckedMessage | None:
@@ -355,7 +355,7 @@ class Filter:
         if planned.counts_after.autolearned or self.parts.parents:
             return await self._scorer.check_now(planned.after.id, tokens)
         _, totals = await self.parts.counts.look_up(())
-        return self._scorer.decide_again(planned.after, totals, await self._scorer.first_scores())
+        return self._scorer.decide_again(planned.after, totals, await self._scorer.prequential_scores())
 
     async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
         if isinstance(message, TokenizedMessage):

@@ -125,8 +125,8 @@ def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
     if layer and known.autolearned:
         layer = replace(layer, rows=np.concatenate((known.autolearned.rows, layer.rows)))
     parents = tuple(map(_join_rows, known.parents, counts.parents))
-    first_scores = counts.first_scores  # another object where the counts were loaded again
-    return replace(known, rows=rows, first_scores=first_scores, autolearned=layer, parents=parents)
+    prequential_scores = counts.prequential_scores  # another object where the counts were loaded again
+    return replace(known, rows=rows, prequential_scores=prequential_scores, autolearned=layer, parents=parents)
 
 
 def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray[np.int64]) -> MessageCounts:
@@ -137,7 +137,7 @@ def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray
         counts.rows.take(row_numbers, axis=0),
         counts.sums,
         counts.totals,
-        counts.first_scores,
+        counts.prequential_scores,
         replace(layer, rows=layer.rows.take(row_numbers, axis=0)) if layer else None,
         tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),
     )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.kinds import kind_of, kind_sums, label_of
 from nbstream.bayes.lesson_weight import insisted_weights
-from nbstream.filter.message_counts import check_room, counts_after_lesson, first_score_sums
+from nbstream.filter.message_counts import check_room, counts_after_lesson, prequential_score_sums
 from nbstream.filter.results import Lesson, LessonOutcome
-from nbstream.policy.first_scores import FirstScore
+from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scripts import LessonCommit
@@ -120,7 +120,7 @@ class LessonPlanner:
         """
         planned: PlannedLesson | None = None
         for weight in insisted_weights(old_entry.weight):
-            weighed = weight, tuple(first_score_sums(old_entry))
+            weighed = weight, tuple(prequential_score_sums(old_entry))
             new_entry = self._entry(message, old_entry.class_name, weighed, before.check, old_entry, lesson_source)
             planned = self._plan_change(
                 message, LessonOutcome.INSISTED, before, (old_entry, new_entry), lesson_source
@@ -158,7 +158,7 @@ class LessonPlanner:
     ) -> LedgerEntry:
         label = label_of(class_name)
         if old_entry and old_entry.label == label:  # only the kind changes, and P(spam) does not
-            weighed = old_entry.weight, tuple(first_score_sums(old_entry))
+            weighed = old_entry.weight, tuple(prequential_score_sums(old_entry))
         else:
             weighed = self._scorer.weigh_lesson(before.check.score, label, before.counts, old_entry)
         return self._entry(message, class_name, weighed, before.check, old_entry, lesson_source)
@@ -174,14 +174,14 @@ class LessonPlanner:
     ) -> LedgerEntry:
         """Return a new entry; ``weighed`` are its weight and its sums, without those of its kind.
 
-        The score and the first score are those of before the first label: of ``check``, or what ``old_entry`` has.
+        Both scores are those of before the first label: of ``check``, or what ``old_entry`` has.
         """
         weight, sums = weighed
         now, tokens = self._parts.clock(), message.tokens.all
         if old_entry:
-            score, first_score = old_entry.score, old_entry.first_score
+            score, prequential_score = old_entry.score, old_entry.prequential_score
         else:
-            score, first_score = check.score, FirstScore(now, message.key, check.probability).pack()
+            score, prequential_score = check.score, PrequentialScore(now, message.key, check.probability).pack()
         return LedgerEntry(
             version=secrets.token_hex(8),
             label=label_of(class_name),
@@ -192,7 +192,7 @@ class LessonPlanner:
             actor=lesson_source.actor,
             score=score,
             sums=(*kind_sums(kind_of(class_name), tokens, weight), *sums),
-            first_score=first_score,
+            prequential_score=prequential_score,
             packed_tokens=message.packed_tokens,
         )
 

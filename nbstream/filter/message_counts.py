@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Sums, Totals
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.tokenizer import Tokens
 
@@ -44,23 +44,23 @@ class MessageCounts:
     """The counts that matter for a message, at one moment, as people taught them.
 
     ``names`` begin with its tokens. ``rows`` has the counts of these names, shape (names, classes), and ``sums``
-    those of the bins of the calibration, shape (bins, classes). Neither array is changed later. ``first_scores``
-    is the live object: it changes with later lessons. ``autolearned`` is None where nothing is learned without
-    people, or while that cannot be read. ``parents`` are the counts of the levels above an own model, the common
-    model first; empty for the common model itself, which alone has an autolearned part.
+    those of the bins of the calibration, shape (bins, classes). Neither array is changed later.
+    ``prequential_scores`` is the live object: it changes with later lessons. ``autolearned`` is None where nothing
+    is learned without people, or while that cannot be read. ``parents`` are the counts of the levels above an own
+    model, the common model first; empty for the common model itself, which alone has an autolearned part.
     """
 
     names: Sequence[bytes]
     rows: NDArray[np.int64]
     sums: NDArray[np.int64]
     totals: Totals
-    first_scores: FirstScores
+    prequential_scores: PrequentialScores
     autolearned: AutolearnedCounts | None = None
     parents: tuple[MessageCounts, ...] = ()
 
     def with_counts(self, rows: NDArray[np.int64], sums: NDArray[np.int64], totals: Totals) -> MessageCounts:
         """Return the same with other counts, as ``replace`` does in twice the time."""
-        rest = self.first_scores, self.autolearned, self.parents
+        rest = self.prequential_scores, self.autolearned, self.parents
         return MessageCounts(self.names, rows, sums, totals, *rest)
 
     @property
@@ -79,8 +79,8 @@ def count_names(tokens: Tokens, old_entry: LedgerEntry | None) -> Sequence[bytes
     return tuple(dict.fromkeys((*tokens.all, *old_entry.tokens))) if old_entry else tokens.all
 
 
-def first_score_sums(entry: LedgerEntry) -> Sums:
-    """Return the sums of an entry that count the first score of its message in the bins of the calibration."""
+def prequential_score_sums(entry: LedgerEntry) -> Sums:
+    """Return the sums of an entry that count its prequential score in the bins of the calibration."""
     return [(name, amount) for name, amount in entry.sums if name in SCORE_BINS]
 
 
@@ -112,7 +112,7 @@ def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int
     vocabulary_before = _vocabulary_size(rows)
     rows[:, column] += sign * entry.weight
     new_tokens = _vocabulary_size(rows) - vocabulary_before
-    for name, amount in first_score_sums(entry):
+    for name, amount in prequential_score_sums(entry):
         sums[SCORE_BINS.index(name), column] += sign * amount
     totals = counts.totals.with_lesson(column, sign * entry.weight * len(rows), new_tokens, sign)
     return counts.with_counts(rows, sums, totals)

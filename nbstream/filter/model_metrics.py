@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from nbstream.filter import FilterPolicy
     from nbstream.metrics.registry import MetricsRegistry
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.store.connection import Primary
     from nbstream.store.mirror.mirror import Mirror
 
@@ -72,22 +72,26 @@ class ModelGauges:
             "Ham messages still to be labelled before this false-positive rate can be guaranteed.",
             ["rate"],
         )
-        self._first_scores = FirstScoreGauges(registry)
+        self._prequential_scores = PrequentialScoreGauges(registry)
         registry.refresh_by(self._refresh)
 
     def _refresh(self) -> None:
-        policy, first_scores, totals = self._filter_policy(), self._mirror.loaded_first_scores, self._mirror.totals
+        policy, prequential_scores, totals = (
+            self._filter_policy(),
+            self._mirror.loaded_prequential_scores,
+            self._mirror.totals,
+        )
         self._messages_needed.set({(label,): policy.min_learned.get(label, 0) for label in CLASSES})
         if totals is not None:
             self._messages.set({(label,): totals.messages[column] for column, label in enumerate(CLASSES)})
             self._tokens.set({(): totals.vocabulary_size})
-            self._first_scores.set(first_scores)
+            self._prequential_scores.set(prequential_scores)
         self._lag.set(self._mirror.lag_seconds)
         self._redis_up.set(self._mirror.following and not self._primary.is_replica)
-        thresholds = policy.default_policy.thresholds(first_scores)
+        thresholds = policy.default_policy.thresholds(prequential_scores)
         named = {"unsure": thresholds.unsure, "spam": thresholds.spam, "reject": thresholds.reject}
         self._threshold.set({(name,): value for name, value in named.items() if value is not None})
-        guarantees = budget_guarantees(first_scores["ham"], policy.budget_rates)
+        guarantees = budget_guarantees(prequential_scores["ham"], policy.budget_rates)
         self._budget_guaranteed.set(
             {(str(rate),): each.threshold is not None for rate, each in guarantees.items()}
         )
@@ -123,8 +127,8 @@ class AutolearnGauges:
 _BIN_EDGES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0)
 
 
-class FirstScoreGauges:
-    """Gauges of the stored first scores, the same in every process; none before the mirror has loaded them.
+class PrequentialScoreGauges:
+    """Gauges of the stored prequential scores, the same in every process; none before the mirror has loaded them.
 
     A bin is named after its ends: ``0.9-0.95`` is 0.9 <= P(spam) < 0.95, and the last bin includes 1. In a
     calibrated model the number of spam messages in a bin is the sum of the probabilities of its messages.
@@ -145,14 +149,14 @@ class FirstScoreGauges:
             ["bin"],
         )
 
-    def set(self, first_scores: FirstScores) -> None:
-        """Set them to what these first scores say."""
+    def set(self, prequential_scores: PrequentialScores) -> None:
+        """Set them to what these prequential scores say."""
         messages: dict[tuple[str, ...], float] = {}
         expected: dict[tuple[str, ...], float] = {}
         for low, high in pairwise(_BIN_EDGES):
             name, total = f"{low:g}-{high:g}", 0.0
             for label in CLASSES:
-                ascending = first_scores[label].ascending_probabilities
+                ascending = prequential_scores[label].ascending_probabilities
                 end = len(ascending) if high == _BIN_EDGES[-1] else bisect_left(ascending, high)
                 in_bin = ascending[bisect_left(ascending, low) : end]
                 messages[label, name] = len(in_bin)

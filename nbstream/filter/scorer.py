@@ -29,12 +29,12 @@ from nbstream.filter.message_counts import (
     AutolearnedCounts,
     MessageCounts,
     counts_after_lesson,
-    first_score_sums,
+    prequential_score_sums,
 )
 from nbstream.filter.results import Check, OwnModelUse
 from nbstream.policy.autolearn import LIMIT_CLUE, counts_kept_mail, is_settled, limit_log_odds, model_state
 from nbstream.policy.explanation import ScoreCounts
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.verdict import ModelState, decide_verdict
 from nbstream.tokens.tokenizer import Tokens
 
@@ -84,10 +84,10 @@ class Scorer:
         self._is_own_missing = is_own_missing
         self._policy = policy
         self._autolearned_counts = autolearned_counts
-        self._no_first_scores = FirstScores()
-        self._threshold_cache: tuple[FirstScores, int, dict[ThresholdPolicy, Thresholds]] | None = None
+        self._no_prequential_scores = PrequentialScores()
+        self._threshold_cache: tuple[PrequentialScores, int, dict[ThresholdPolicy, Thresholds]] | None = None
         self.has_budgets = bool(policy.budget_rates)
-        """Whether any policy has a budget, which first scores are for."""
+        """Whether any policy has a budget, which prequential scores are for."""
         self._kinds = KindClassifier(policy.kinds) if policy.kinds else None
         self._blended: tuple[list[NDArray[np.int64]], list[object], NDArray[np.int64], Totals] | None = None
         self._cached_state: tuple[tuple[tuple[int, ...], ...], ModelState] = (), ModelState({})
@@ -105,13 +105,13 @@ class Scorer:
     ) -> MessageCounts:
         rows, totals = await source.look_up(names)
         sums = await source.sums(SCORE_BINS)
-        return MessageCounts(names, rows, sums, totals, await self.first_scores(), layer)
+        return MessageCounts(names, rows, sums, totals, await self.prequential_scores(), layer)
 
     async def _read_own_level(self, tokens: TokenList, source: CountSource) -> MessageCounts:
         """Read the counts of a message's tokens alone, which names nothing one by one."""
         rows, totals = await source.look_up(tokens)
         sums = await source.sums(SCORE_BINS)
-        return MessageCounts((), rows, sums, totals, self._no_first_scores)
+        return MessageCounts((), rows, sums, totals, self._no_prequential_scores)
 
     async def _read_layer(self, names: Sequence[bytes]) -> AutolearnedCounts | None:
         if self._autolearned_counts is None:
@@ -123,9 +123,9 @@ class Scorer:
         except StoreUnavailable:
             return None
 
-    async def first_scores(self) -> FirstScores:
-        """Return the first scores that budgets need; there are none where no policy has a budget."""
-        return await self._common.first_scores() if self.has_budgets else self._no_first_scores
+    async def prequential_scores(self) -> PrequentialScores:
+        """Return the prequential scores that budgets need; there are none where no policy has a budget."""
+        return await self._common.prequential_scores() if self.has_budgets else self._no_prequential_scores
 
     def check_now(self, message_key: str, tokens: Tokens) -> Awaitable[Check]:
         """Return the check of a message by the counts of this moment, with its kind where kinds are configured."""
@@ -156,11 +156,13 @@ class Scorer:
                 sums, people = self._blend(await self._common.sums(SCORE_BINS), scored.totals, own)
                 probability = self._calibration.probability(scored.score.log_odds, sums, people)
                 if not self._asks_layer(people, probability):
-                    first_scores = await self.first_scores() if self.has_budgets else self._no_first_scores
+                    prequential_scores = (
+                        await self.prequential_scores() if self.has_budgets else self._no_prequential_scores
+                    )
                     state = self._model_state(people)
                     use = self._use_of(own)
                     return self._decide(
-                        message_key, scored.score, _NO_COUNTS, probability, state, first_scores, use
+                        message_key, scored.score, _NO_COUNTS, probability, state, prequential_scores, use
                     )
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
 
@@ -219,11 +221,11 @@ class Scorer:
                 def probability_of(log_odds: float) -> float:
                     return self._calibration.probability(log_odds, sums, people)
 
-                score = self._limit_score(score, by_both, probability_of, common.first_scores)
+                score = self._limit_score(score, by_both, probability_of, common.prequential_scores)
                 probability = probability_of(score.log_odds)
         evidence = ScoreCounts.of_clues(score.clues, tokens.all, token_counts.rows)
         use = self._use_of(counts.own)
-        return self._decide(message_key, score, evidence, probability, state, common.first_scores, use)
+        return self._decide(message_key, score, evidence, probability, state, common.prequential_scores, use)
 
     def score_by_both(self, tokens: Tokens, counts: MessageCounts, layer: AutolearnedCounts) -> float:
         """Return the log-odds in nats by people's counts and those of the layer, without any bound."""
@@ -231,13 +233,17 @@ class Scorer:
         return self._classifier.score(tokens, both).log_odds
 
     def _limit_score(
-        self, by_people: Score, by_both: Score, probability_of: Callable[[float], float], first_scores: FirstScores
+        self,
+        by_people: Score,
+        by_both: Score,
+        probability_of: Callable[[float], float],
+        prequential_scores: PrequentialScores,
     ) -> Score:
         """Return the score by both layers, or the nearest one that the autolearn layer may lead to.
 
         ``probability_of`` is the calibration.
         """
-        spam = self.thresholds(self._policy.default_policy, first_scores).spam
+        spam = self.thresholds(self._policy.default_policy, prequential_scores).spam
         log_odds = limit_log_odds(by_people.log_odds, by_both.log_odds, probability_of, spam)
         return by_both if log_odds == by_both.log_odds else _limited_score(by_both, log_odds)
 
@@ -254,11 +260,11 @@ class Scorer:
         evidence: ScoreCounts,
         probability: float,
         state: ModelState,
-        first_scores: FirstScores,
+        prequential_scores: PrequentialScores,
         own: OwnModelUse,
     ) -> Check:
         """Return the check of a message with this score and P(spam)."""
-        thresholds = self.thresholds(self._policy.default_policy, first_scores)
+        thresholds = self.thresholds(self._policy.default_policy, prequential_scores)
         verdict, reason = decide_verdict(probability, thresholds, state)
         return Check(
             message_key,
@@ -274,9 +280,9 @@ class Scorer:
             own=own,
         )
 
-    def decide_again(self, check: Check, totals: Totals, first_scores: FirstScores) -> Check:
+    def decide_again(self, check: Check, totals: Totals, prequential_scores: PrequentialScores) -> Check:
         """Decide a check again, by the number of learned messages and the thresholds of this moment."""
-        thresholds = self.thresholds(self._policy.default_policy, first_scores)
+        thresholds = self.thresholds(self._policy.default_policy, prequential_scores)
         return decide_check(replace(check, state=self._model_state(totals)), thresholds)
 
     def _model_state(self, people: Totals, layer: Totals | None = None) -> ModelState:
@@ -286,17 +292,17 @@ class Scorer:
             self._cached_state = basis, model_state(people, self._policy.min_learned, layer)
         return self._cached_state[1]
 
-    def thresholds(self, policy: ThresholdPolicy, first_scores: FirstScores) -> Thresholds:
+    def thresholds(self, policy: ThresholdPolicy, prequential_scores: PrequentialScores) -> Thresholds:
         """Return the thresholds of ``policy`` that hold now.
 
-        They are computed again only when the first scores of ham have changed.
+        They are computed again only when the prequential scores of ham have changed.
         """
-        changes = first_scores["ham"].change_count
+        changes = prequential_scores["ham"].change_count
         cache = self._threshold_cache
-        if cache is None or cache[0] is not first_scores or cache[1] != changes:
-            cache = self._threshold_cache = first_scores, changes, {}
+        if cache is None or cache[0] is not prequential_scores or cache[1] != changes:
+            cache = self._threshold_cache = prequential_scores, changes, {}
         if policy not in cache[2]:
-            cache[2][policy] = policy.thresholds(first_scores)
+            cache[2][policy] = policy.thresholds(prequential_scores)
         return cache[2][policy]
 
     def weigh_lesson(
@@ -304,9 +310,11 @@ class Scorer:
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
         """Return the weight and the sums to learn.
 
-        A message with an ``old_entry`` keeps its first score in the bins of the calibration.
+        A message with an ``old_entry`` keeps its prequential score in the bins of the calibration.
         """
-        sums = first_score_sums(old_entry) if old_entry else self._calibration.lesson_sums(score, counts.totals)
+        sums = (
+            prequential_score_sums(old_entry) if old_entry else self._calibration.lesson_sums(score, counts.totals)
+        )
         return lesson_weight(score, label, certain=old_entry is not None), tuple(sums)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.engine.table import Table
     from nbstream.errors import StoreUnavailable
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.model.scripts import LessonBatch
     from nbstream.store.user_labels import UserLabels
@@ -44,7 +44,7 @@ class CountSource(Protocol):
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (n, classes): the very same array until one of them changes."""
 
-    async def first_scores(self) -> FirstScores:
+    async def prequential_scores(self) -> PrequentialScores:
         """Return the P(spam) that recent messages had before their first label."""
 
     async def wait_until_applied(self, change: bytes) -> None:

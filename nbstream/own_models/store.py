@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.engine.table import Table
     from nbstream.filter import Filter
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.store.mirror.loading import LoadedCounts
     from nbstream.store.mirror.mirror import StreamEntries
     from nbstream.store.model.model import Model
@@ -147,9 +147,9 @@ class OwnCounts:
         """Return the counts of these sums, shape (n, classes): the very same array until one of them changes."""
         return self._loaded.counts.sums(names)
 
-    async def first_scores(self) -> FirstScores:
+    async def prequential_scores(self) -> PrequentialScores:
         """Return the P(spam) that recent messages had before their first label."""
-        return self._loaded.first_scores
+        return self._loaded.prequential_scores
 
     async def wait_until_applied(self, change: bytes) -> None:
         """Return when ``look_up`` shows the change with this stream id. Raises ``StoreUnavailable``."""

@@ -160,7 +160,7 @@ def make_page(parts: PageParts) -> PageServer:
         ),
         ThresholdsView(
             settings.model.name,
-            lambda: parts.mirror.loaded_first_scores,
+            lambda: parts.mirror.loaded_prequential_scores,
             parts.model_state,
             parts.rules,
         ),

@@ -1,6 +1,6 @@
 """The view thresholds: what other thresholds would have done to the mail that was labelled last.
 
-Rules: what is said is what ``nbstream tune`` prints, by the same functions over the same first scores.
+Rules: what is said is what ``nbstream tune`` prints, by the same functions over the same prequential scores.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nbstream.policy.verdict import format_threshold
 
 if TYPE_CHECKING:
     from nbstream.evaluation.tuning import ScoreClass
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.policy.recipient_rules import RecipientRules
     from nbstream.policy.verdict import ModelState, Thresholds
 
@@ -47,12 +47,12 @@ class ThresholdsView(View):
     def __init__(
         self,
         model: str,
-        first_scores: Callable[[], FirstScores],
+        prequential_scores: Callable[[], PrequentialScores],
         state: Callable[[], ModelState | None],
         rules: Callable[[], RecipientRules],
     ) -> None:
         self._model = model
-        self._first_scores = first_scores
+        self._prequential_scores = prequential_scores
         self._state = state
         self._rules_in_force = rules
 
@@ -61,11 +61,14 @@ class ThresholdsView(View):
         return (PageRoute("GET", "/ui/thresholds", self._show),)
 
     async def _show(self, request: PageRequest) -> Page:
-        state, first_scores, rules = self._state(), self._first_scores(), self._rules_in_force()
+        state, prequential_scores, rules = self._state(), self._prequential_scores(), self._rules_in_force()
         if state is None:
             raise PageRefused(503, "The counts are not loaded yet. Reload the page in a moment.")
         tuning = compare_thresholds(
-            first_scores, rules.default.policy, policies_of_rules(rules), first_scores.learned_at(state)
+            prequential_scores,
+            rules.default.policy,
+            policies_of_rules(rules),
+            prequential_scores.learned_at(state),
         )
         counts = tuning.present.error_counts
         return Page(

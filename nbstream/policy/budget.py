@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nbstream.policy.first_scores import FirstScoreWindow
+    from nbstream.policy.prequential_scores import ScoreWindow
 
 GUARANTEE_DELTA = 0.05
 """The probability with which a guarantee may not hold (delta)."""
@@ -69,20 +69,20 @@ class BudgetGuarantee:
         return f"only errors are labelled, {rate} is not guaranteed"  # no colon: see policy.feedback_mail
 
 
-def budget_guarantees(ham: FirstScoreWindow, rates: Collection[float]) -> dict[float, BudgetGuarantee]:
+def budget_guarantees(ham: ScoreWindow, rates: Collection[float]) -> dict[float, BudgetGuarantee]:
     """Return the guarantee of each of ``rates``, shares above 0 and at most 1/2, by these scores of ham."""
     only_errors = bool(rates) and only_errors_are_labelled(ham)
     return {rate: BudgetGuarantee(rate, None) if only_errors else _guarantee(ham, rate) for rate in rates}
 
 
-def _guarantee(ham: FirstScoreWindow, rate: float) -> BudgetGuarantee:
+def _guarantee(ham: ScoreWindow, rate: float) -> BudgetGuarantee:
     allowed = allowed_false_positives(len(ham), rate)
     if allowed < 0:
         return BudgetGuarantee(rate, None, ham_needed(rate) - len(ham))
     return BudgetGuarantee(rate, math.nextafter(ham.ascending_probabilities[-1 - allowed], math.inf))
 
 
-def only_errors_are_labelled(ham: FirstScoreWindow) -> bool:
+def only_errors_are_labelled(ham: ScoreWindow) -> bool:
     """Whether many of the last labelled ham had scores on the wrong side; of all ham few have."""
     probabilities = ham.last_probabilities(_LAST_HAM)
     right = sum(probability < _WRONG_SIDE_PROBABILITY for probability in probabilities)

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 MAX_RECIPIENT_RULES = 200
 """The largest number of recipient rules."""
 
-MAX_FIRST_SCORES = 50_000
+MAX_PREQUENTIAL_SCORES = 50_000
 """How many labelled messages of each class are kept with the P(spam) that they had before their label.
 
 Each takes 150 bytes of Redis and 600 bytes of each worker. Budgets are computed from those of ham.
 """
 
 MIN_FALSE_POSITIVE_RATE = 6e-5
-"""The smallest budget: ``MAX_FIRST_SCORES`` ham suffice to guarantee it, and for no smaller round one."""
+"""The smallest budget: ``MAX_PREQUENTIAL_SCORES`` ham suffice to guarantee it, and for no smaller round one."""
 
 MAX_FALSE_POSITIVE_RATE = 0.5
 """The largest budget."""

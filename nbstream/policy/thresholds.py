@@ -1,4 +1,4 @@
-"""A policy: it makes thresholds from the configuration and from the first scores of ham.
+"""A policy: it makes thresholds from the configuration and from the prequential scores of ham.
 
 Rules: pure. A threshold has one of three forms. Two of them are numbers: a P(spam), or a cost ratio c of a lost
 ham to a passed spam, which gives the P(spam) c / (1 + c) (see ``verdict``). The third is a false-positive budget,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nbstream.policy.budget import BudgetGuarantee
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +57,13 @@ class ThresholdPolicy:
             threshold.rate for threshold in (self.spam, self.reject) if isinstance(threshold, FalsePositiveBudget)
         )
 
-    def budget_guarantees(self, first_scores: FirstScores) -> dict[float, BudgetGuarantee]:
+    def budget_guarantees(self, prequential_scores: PrequentialScores) -> dict[float, BudgetGuarantee]:
         """Return the guarantee of each budget by its rate."""
-        return budget_guarantees(first_scores["ham"], self.budget_rates)
+        return budget_guarantees(prequential_scores["ham"], self.budget_rates)
 
-    def thresholds(self, first_scores: FirstScores) -> Thresholds:
-        """Return the thresholds that hold with these first scores."""
-        return self.resolve_thresholds(self.budget_guarantees(first_scores))
+    def thresholds(self, prequential_scores: PrequentialScores) -> Thresholds:
+        """Return the thresholds that hold with these prequential scores."""
+        return self.resolve_thresholds(self.budget_guarantees(prequential_scores))
 
     def resolve_thresholds(self, guarantees: Mapping[float, BudgetGuarantee]) -> Thresholds:
         """Return the thresholds that hold with these guarantees, by the rates of the budgets.

@@ -24,7 +24,7 @@ COUNTS = st.lists(
 
 
 def labels_of(*cells: tuple[int, int, int]) -> Labels:
-    """Counts of first scores, from bin, class and number of messages."""
+    """Counts of prequential scores, from bin, class and number of messages."""
     counts = NOTHING.copy()
     for bin_number, column, messages in cells:
         counts[bin_number, column] += messages * WEIGHT_ONE
@@ -284,13 +284,15 @@ def test_a_probability_has_these_bits_on_every_processor(counts: Labels, log_odd
 # Own models
 
 
-def test_while_an_own_model_has_no_first_scores_its_map_is_the_very_one_of_its_parent() -> None:
+def test_while_an_own_model_has_no_prequential_scores_its_map_is_the_very_one_of_its_parent() -> None:
     parent = labels(ham={-3: 40}, spam={3: 60})
     assert blend_sums(parent, NOTHING) is parent
 
 
 @pytest.mark.parametrize(("messages", "repeats"), [(0, 1), (1999, 1), (2000, 2), (5000, 5)])
-def test_a_first_score_of_an_own_model_counts_more_the_more_its_parent_has(messages: int, repeats: int) -> None:
+def test_a_prequential_score_of_an_own_model_counts_more_the_more_its_parent_has(
+    messages: int, repeats: int
+) -> None:
     parent, own = labels(ham={-3: messages}, spam={}), labels(ham={}, spam={4: 2})
     expected = labels(ham={-3: messages}, spam={4: 2 * repeats})
     assert np.array_equal(blend_sums(parent, own), expected)

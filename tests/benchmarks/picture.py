@@ -18,7 +18,7 @@ from nbstream.evaluation import threshold_choices, threshold_report
 from nbstream.evaluation.plots import write_tuning_plot
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from tests.corpora import unpack
-from tests.evaluation.scored import first_scores
+from tests.evaluation.scored import prequential_scores
 
 PICTURE = Path(__file__).parents[2] / "docs" / "tune.svg"
 
@@ -48,7 +48,9 @@ def make(index: Path, to: Path) -> None:
         with scores.open(encoding="utf-8", newline="") as file:
             rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             pairs = [(row["label"], float(row["probability"])) for row in rows]
-    result = threshold_choices.compare_thresholds(first_scores(pairs), PRESENT, [("with strict.yaml", STRICT)])
+    result = threshold_choices.compare_thresholds(
+        prequential_scores(pairs), PRESENT, [("with strict.yaml", STRICT)]
+    )
     write_tuning_plot(to, result)
     print(threshold_report.render_text(result, "default", width=None, bold=False))
 

@@ -124,13 +124,13 @@ async def test_a_budget_is_guaranteed_with_enough_ham(taught: TaughtSite) -> Non
     the(await taught.findings(BUDGET), model_findings.BUDGET)
 
 
-def first_score(number: int, probability: float) -> bytes:
+def prequential_score(number: int, probability: float) -> bytes:
     return f"{1000.0 + number!r} m{number} {probability!r}".encode()
 
 
 async def test_labels_that_are_corrections_alone_guarantee_nothing(taught: TaughtSite, client: Redis) -> None:
     await taught.teach("ham", 1, BUDGET)
-    await client.zadd(KEYS.first_scores[0], {first_score(number, 0.9): number for number in range(40)})
+    await client.zadd(KEYS.prequential_scores[0], {prequential_score(number, 0.9): number for number in range(40)})
 
     the(await taught.findings(BUDGET), model_findings.BUDGET_BIASED)
 
@@ -143,9 +143,9 @@ async def test_a_budget_that_is_guaranteed_and_misses_most_spam_is_a_warning(
     ham = {
         f"{1e3 + number!r} h{number} {0.99 if number < 6 else 0.1}".encode(): 1e3 + number for number in range(40)
     }
-    await client.zadd(KEYS.first_scores[0], ham)
+    await client.zadd(KEYS.prequential_scores[0], ham)
     spam = {f"{4e9 + number!r} s{number} 0.9".encode(): 4e9 + number for number in range(60)}
-    await client.zadd(KEYS.first_scores[1], spam)
+    await client.zadd(KEYS.prequential_scores[1], spam)
 
     assert (
         "100% of the labelled spam"

@@ -28,7 +28,7 @@ from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
-from tests.evaluation.scored import first_scores, random_scores
+from tests.evaluation.scored import prequential_scores, random_scores
 
 PRESENT = ThresholdPolicy(0.5, 0.95)
 STRICT = ThresholdPolicy(0.5, FalsePositiveBudget(0.001))
@@ -68,7 +68,7 @@ def test_the_plain_answer_compares_with_the_present_policy() -> None:
     # Of 3,000 ham 0.1 % may not be one: the threshold is just above the highest.
     mail = [("ham", 0.1)] * 2993 + [("ham", 0.96)] * 6 + [("ham", 0.9876)]
     mail += [("spam", 0.999)] * 969 + [("spam", 0.97)] * 31
-    result = compare_thresholds(first_scores(mail), PRESENT, [("with strict.yaml", STRICT)])
+    result = compare_thresholds(prequential_scores(mail), PRESENT, [("with strict.yaml", STRICT)])
 
     text = "max_false_positive_rate: 0.001 -> threshold 0.9877: "
     text += "would have moved 7 ham out of spam, let 31 more spam through, of the last 4,000"
@@ -168,7 +168,9 @@ FEW: list[Sequence[tuple[str, float]]] = [
 @pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
 @pytest.mark.parametrize("present", [PRESENT, STRICT])
 def test_any_sample_can_be_reported(mail: Sequence[tuple[str, float]], present: ThresholdPolicy) -> None:
-    result = compare_thresholds(first_scores(mail), present, [("with a.yaml", ThresholdPolicy(0.2, 0.2, 1.0))])
+    result = compare_thresholds(
+        prequential_scores(mail), present, [("with a.yaml", ThresholdPolicy(0.2, 0.2, 1.0))]
+    )
 
     report = json.loads(render_json(result, "default"))
     text = render_text(result, "default", width=80, bold=False)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nbstream.evaluation import tuning
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.policy.verdict import ModelState, Thresholds, decide_verdict
-from tests.evaluation.scored import first_scores
+from tests.evaluation.scored import prequential_scores
 
 PROBABILITIES = (0.01, 0.2, 0.5, 0.7, 0.95, 0.999)  # few, so that many are equal, to each other and to thresholds
 
@@ -34,7 +34,7 @@ def verdict(p: float, thresholds: Thresholds) -> str:
 
 @given(labelled, some_thresholds)
 def test_counts_equal_decisions_one_by_one(pairs: Pairs, thresholds: Thresholds) -> None:
-    sample = LabelledSample.from_first_scores(first_scores(pairs))
+    sample = LabelledSample.from_prequential_scores(prequential_scores(pairs))
 
     errors, unsure = tuning.count_errors_at(sample, thresholds), tuning.count_unsure(sample, thresholds)
     rejected = tuning.count_rejected(sample, thresholds)
@@ -60,7 +60,9 @@ def test_counts_equal_decisions_one_by_one(pairs: Pairs, thresholds: Thresholds)
 
 @given(labelled, st.integers(0, 60))
 def test_a_sample_after_a_time_has_what_was_labelled_later(pairs: Pairs, at: int) -> None:
-    sample = LabelledSample.from_first_scores(first_scores(pairs), float(at))  # the n-th is labelled at n
+    sample = LabelledSample.from_prequential_scores(
+        prequential_scores(pairs), float(at)
+    )  # the n-th is labelled at n
 
     later = [sorted(p for own_label, p in pairs[at:] if own_label == label) for label in ("ham", "spam")]
     assert [sample.hams.tolist(), sample.spams.tolist()] == later
@@ -69,7 +71,7 @@ def test_a_sample_after_a_time_has_what_was_labelled_later(pairs: Pairs, at: int
 
 @given(labelled, st.lists(st.sampled_from((*PROBABILITIES, 0.0, 0.3, math.inf)), min_size=1, max_size=8))
 def test_many_thresholds_at_once_give_the_counts_of_each_alone(pairs: Pairs, thresholds: list[float]) -> None:
-    sample = LabelledSample.from_first_scores(first_scores(pairs))
+    sample = LabelledSample.from_prequential_scores(prequential_scores(pairs))
 
     errors = tuning.count_errors(sample, np.array(thresholds))
 
@@ -80,7 +82,7 @@ def test_many_thresholds_at_once_give_the_counts_of_each_alone(pairs: Pairs, thr
 
 @given(st.lists(st.tuples(st.sampled_from(["ham", "spam"]), st.floats(0, 1)), max_size=60))
 def test_the_histogram_has_each_message_in_the_class_of_its_probability(pairs: Pairs) -> None:
-    classes = tuning.score_classes(LabelledSample.from_first_scores(first_scores(pairs)))
+    classes = tuning.score_classes(LabelledSample.from_prequential_scores(prequential_scores(pairs)))
 
     assert (classes[0].low, classes[-1].high) == (0, 1)
     assert all(each.high == later.low for each, later in pairwise(classes))
@@ -91,7 +93,9 @@ def test_the_histogram_has_each_message_in_the_class_of_its_probability(pairs: P
 
 @given(labelled, some_thresholds, some_thresholds)
 def test_changes_are_the_verdicts_that_differ(pairs: Pairs, before: Thresholds, after: Thresholds) -> None:
-    errors = tuning.compare_verdicts(LabelledSample.from_first_scores(first_scores(pairs)), before, after)
+    errors = tuning.compare_verdicts(
+        LabelledSample.from_prequential_scores(prequential_scores(pairs)), before, after
+    )
 
     expected: Counter[tuple[str, str, str]] = Counter()
     for label, p in pairs:
@@ -107,7 +111,9 @@ def test_changes_are_the_verdicts_that_differ(pairs: Pairs, before: Thresholds, 
 
 
 def test_below_an_infinite_spam_threshold_verdicts_are_unsure() -> None:
-    sample = LabelledSample.from_first_scores(first_scores([("spam", 0.999), ("ham", 0.7), ("ham", 0.01)]))
+    sample = LabelledSample.from_prequential_scores(
+        prequential_scores([("spam", 0.999), ("ham", 0.7), ("ham", 0.01)])
+    )
 
     never = Thresholds(0.5, math.inf)
 
@@ -117,7 +123,7 @@ def test_below_an_infinite_spam_threshold_verdicts_are_unsure() -> None:
 
 def test_the_sentence_states_both_directions() -> None:
     mail = [("ham", 0.96), ("ham", 0.97), ("spam", 0.96), ("ham", 0.1), ("spam", 0.999)] * 250
-    sample = LabelledSample.from_first_scores(first_scores(mail))
+    sample = LabelledSample.from_prequential_scores(prequential_scores(mail))
     lenient, strict = Thresholds(0.5, 0.95), Thresholds(0.5, 0.99)
 
     stricter, back, same = (
@@ -132,7 +138,9 @@ def test_the_sentence_states_both_directions() -> None:
 
 def test_the_cost_is_relative_to_missing_all_spam() -> None:
     mail = [("ham", 0.99)] * 2 + [("ham", 0.1)] * 98 + [("spam", 0.9)] * 4 + [("spam", 0.999)] * 46
-    errors = tuning.count_errors(LabelledSample.from_first_scores(first_scores(mail)), np.array([0.95]))
+    errors = tuning.count_errors(
+        LabelledSample.from_prequential_scores(prequential_scores(mail)), np.array([0.95])
+    )
 
     estimate = errors.relative_cost(9)
     cost, low, high = (float(values[0]) for values in (estimate.value, estimate.lower, estimate.upper))
@@ -144,7 +152,9 @@ def test_the_cost_is_relative_to_missing_all_spam() -> None:
 
 @given(labelled, st.sampled_from(PROBABILITIES), st.floats(1, 9999))
 def test_estimates_lie_within_their_intervals_or_are_unknown(pairs: Pairs, threshold: float, ratio: float) -> None:
-    errors = tuning.count_errors(LabelledSample.from_first_scores(first_scores(pairs)), np.array([threshold]))
+    errors = tuning.count_errors(
+        LabelledSample.from_prequential_scores(prequential_scores(pairs)), np.array([threshold])
+    )
 
     known = {"lost": errors.ham > 0, "missed": errors.spam > 0, "cost": errors.ham > 0 and errors.spam > 0}
     for name, estimate in (

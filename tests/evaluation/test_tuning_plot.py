@@ -12,7 +12,7 @@ import pytest
 from nbstream.evaluation.plots import tuning_figure, write_tuning_plot
 from nbstream.evaluation.threshold_choices import TuningResult, compare_thresholds
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
-from tests.evaluation.scored import first_scores, random_scores
+from tests.evaluation.scored import prequential_scores, random_scores
 from tests.evaluation.test_threshold_choices import FEW
 
 
@@ -74,7 +74,7 @@ def test_any_sample_can_be_drawn_without_a_warning(
 ) -> None:
     other = "with $^$.yaml", ThresholdPolicy(0.5, math.nextafter(1, 0))
     write_tuning_plot(
-        tmp_path / "a.png", compare_thresholds(first_scores(mail), ThresholdPolicy(0.5, spam), [other])
+        tmp_path / "a.png", compare_thresholds(prequential_scores(mail), ThresholdPolicy(0.5, spam), [other])
     )
 
     assert (tmp_path / "a.png").stat().st_size > 5000

@@ -28,7 +28,7 @@ from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, letters_of, taught_site
 from tests.filter.filters import Together, labelled, make_filter, with_parts
 from tests.letters import letters
-from tests.store.algebra import first_scores, first_scores_of_entries, live_entries, stored, summed
+from tests.store.algebra import live_entries, prequential_scores, prequential_scores_of_entries, stored, summed
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
 
@@ -238,7 +238,7 @@ async def test_many_messages_are_relearned_and_unlearned_and_nothing_is_left(cli
         LessonOutcome.LEARNED: 30,
     }
     assert await stored(model) == await summed(model)
-    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
     assert outcomes(await teach(spam_filter, messages, "ham")) == {LessonOutcome.ALREADY: 100}
     assert outcomes(await teach(spam_filter, messages, None)) == {LessonOutcome.UNLEARNED: 100}
     assert outcomes(await teach(spam_filter, messages, None)) == {LessonOutcome.UNKNOWN: 100}
@@ -390,7 +390,7 @@ async def test_two_who_learn_the_same_messages_in_other_classes_at_once_leave_wh
 
     assert await stored(model) == await summed(model)
     assert sum((await model.totals()).messages) == len(both)
-    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
 
 
 async def spoil(model: Model | AutolearnModel, message: Message, field: str = "weight") -> None:

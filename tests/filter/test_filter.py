@@ -29,8 +29,8 @@ from nbstream.filter import (
 )
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import BuildEnvelope
-from nbstream.policy.first_scores import FirstScore
 from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
@@ -113,7 +113,7 @@ async def test_learn_then_unlearn_gives_back_all_fields_and_the_same_score(clien
     assert unlearned.after == check
 
 
-async def first_scores(model: Model) -> dict[str, dict[bytes, int]]:
+async def prequential_scores(model: Model) -> dict[str, dict[bytes, int]]:
     """What the calibration has learned, by class and bin."""
     rows, _ = await model.look_up(SCORE_BINS)
     return {
@@ -128,7 +128,7 @@ async def test_each_message_counts_once_for_the_calibration(client: Redis) -> No
     for label, raw in stream:
         await spam_filter.learn(Message.parse(raw), label, "test")
 
-    by_class = await first_scores(model)
+    by_class = await prequential_scores(model)
 
     assert {label: sum(bins.values()) for label, bins in by_class.items()} == {
         label: WEIGHT_ONE * sum(given == label for given, _ in stream) for label in CLASSES
@@ -140,7 +140,7 @@ async def test_the_calibration_learns_the_score_before_the_first_label(client: R
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     for label, raw in letters(60):
         await spam_filter.learn(Message.parse(raw), label, "test")
-    before, checked = await spam_filter.check(PRIZE), await first_scores(model)
+    before, checked = await spam_filter.check(PRIZE), await prequential_scores(model)
     (bin_before,) = Calibration().lesson_sums(before.score, await model.totals())
 
     learned = await spam_filter.learn(PRIZE, "ham", "test")
@@ -156,12 +156,12 @@ async def test_the_calibration_learns_the_score_before_the_first_label(client: R
     assert [bin_sum for entry in (first, second) for bin_sum in entry.sums if bin_sum[0] in SCORE_BINS] == [
         bin_before
     ] * 2
-    now = await first_scores(model)
+    now = await prequential_scores(model)
     assert now["ham"] == checked["ham"]
     assert now["spam"] == {**checked["spam"], bin_before[0]: checked["spam"].get(bin_before[0], 0) + WEIGHT_ONE}
 
     await spam_filter.unlearn(PRIZE, "test")
-    assert await first_scores(model) == checked
+    assert await prequential_scores(model) == checked
 
 
 async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_bit(client: Redis) -> None:
@@ -472,9 +472,9 @@ async def test_a_budget_is_guaranteed_once_enough_ham_was_learned_and_not_after_
     assert guaranteed.thresholds.guaranteed
     assert entry is not None
     assert relearned is not None
-    first = FirstScore.unpack(entry.first_score)
+    first = PrequentialScore.unpack(entry.prequential_score)
     assert (first.message_key, first.probability) == (hams[9].key, lesson.before.probability)
-    assert relearned.first_score == entry.first_score
+    assert relearned.prequential_score == entry.prequential_score
     assert not after.thresholds.guaranteed
 
 

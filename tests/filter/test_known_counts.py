@@ -10,12 +10,12 @@ from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.filter.known_counts import KnownCounts
 from nbstream.filter.message_counts import MessageCounts
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.prequential_scores import PrequentialScores
 
 
-async def test_first_scores_are_those_of_the_last_read() -> None:
+async def test_prequential_scores_are_those_of_the_last_read() -> None:
     """They are another object once the counts were loaded again, and the former one follows no lesson."""
-    loads = [FirstScores(), FirstScores()]
+    loads = [PrequentialScores(), PrequentialScores()]
     following = iter(loads)
 
     async def read_counts(names: Sequence[bytes]) -> MessageCounts:
@@ -23,6 +23,6 @@ async def test_first_scores_are_those_of_the_last_read() -> None:
         return MessageCounts(names, rows, sums, Totals(), next(following))
 
     known = KnownCounts(read_counts)
-    for first_scores in loads:
+    for prequential_scores in loads:
         (rows,) = await known.read([[b"token:prize"]])
-        assert known.message_counts(rows).first_scores is first_scores
+        assert known.message_counts(rows).prequential_scores is prequential_scores

@@ -1,4 +1,4 @@
-"""The view thresholds on a real listener, over first scores of all sizes."""
+"""The view thresholds on a real listener, over prequential scores of all sizes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from nbstream.evaluation.tuning import LabelledSample, score_classes
 from nbstream.listeners.http.access import Role
 from nbstream.page.thresholds_view import ThresholdsView, draw_histogram
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Thresholds
-from tests.evaluation.scored import first_scores, random_scores
+from tests.evaluation.scored import prequential_scores, random_scores
 from tests.evaluation.test_threshold_choices import FEW
 from tests.page.page_listener import Browser, open_page
 from tests.page.svg import is_within_view_box, parse_svg
@@ -39,7 +39,7 @@ P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 5e-324, math.nextafter
 class Known:
     """What the view is told of the daemon."""
 
-    scores: FirstScores
+    scores: PrequentialScores
     policy: ThresholdPolicy = FIXED
     rules: Mapping[str, ThresholdPolicy] = field(default_factory=dict)
     state: ModelState | None = field(default_factory=lambda: ModelState({"ham": 9, "spam": 9}))
@@ -94,19 +94,19 @@ async def test_the_page_says_what_tune_prints(client: Redis, policy: ThresholdPo
 async def test_any_sample_is_shown_and_what_it_lacks_is_said(
     client: Redis, mail: Sequence[tuple[str, float]], policy: ThresholdPolicy
 ) -> None:
-    scores = first_scores(mail)
+    scores = prequential_scores(mail)
 
     seen = await shown(client, Known(scores, policy))
 
     labels = {label for label, _ in mail}
     assert ("Nobody has labelled a message in the model default yet" in seen) == (not mail)
-    assert ("whose first score is known: label some as it comes in" in seen) == (len(labels) == 1)
+    assert ("whose prequential score is known: label some as it comes in" in seen) == (len(labels) == 1)
     assert (BIASED_SAMPLE_TEXT in seen) == compare_thresholds(scores, policy).is_biased
     assert "nan" not in seen
 
 
 async def test_what_was_labelled_while_the_model_was_learning_is_left_out_and_said(client: Redis) -> None:
-    known = Known(first_scores([("spam", 0.5)] * 30 + [("ham", 0.1)] * 20 + [("spam", 0.99), ("ham", 0.97)]))
+    known = Known(prequential_scores([("spam", 0.5)] * 30 + [("ham", 0.1)] * 20 + [("spam", 0.99), ("ham", 0.97)]))
     known.state = ModelState({"ham": 21, "spam": 31}, {"ham": 20, "spam": 20})
 
     seen = await shown(client, known)
@@ -116,7 +116,7 @@ async def test_what_was_labelled_while_the_model_was_learning_is_left_out_and_sa
 
 
 async def test_before_the_counts_are_loaded_nothing_is_said_of_them(client: Redis) -> None:
-    async with opened(client, Known(FirstScores(), state=None)) as browser:
+    async with opened(client, Known(PrequentialScores(), state=None)) as browser:
         page = await browser.get("/ui/thresholds")
 
     assert page.status == 503
@@ -152,7 +152,7 @@ def test_any_histogram_is_drawn_within_its_box(
     ham: list[float], spam: list[float], thresholds: list[float]
 ) -> None:
     mail = [*(("ham", p) for p in ham), *(("spam", p) for p in spam)]
-    classes = score_classes(LabelledSample.from_first_scores(first_scores(mail)))
+    classes = score_classes(LabelledSample.from_prequential_scores(prequential_scores(mail)))
 
     svg = draw_histogram(classes, Thresholds(thresholds[0], thresholds[1], thresholds[2]))
 

@@ -18,14 +18,14 @@ from nbstream.policy.budget import (
     budget_guarantees,
     ham_needed,
 )
-from nbstream.policy.first_scores import FirstScore, FirstScoreWindow
+from nbstream.policy.prequential_scores import PrequentialScore, ScoreWindow
 
 
-def window(probabilities: Iterable[float]) -> FirstScoreWindow:
+def window(probabilities: Iterable[float]) -> ScoreWindow:
     """Ham in the order of time."""
-    scores = FirstScoreWindow()
+    scores = ScoreWindow()
     for index, probability in enumerate(probabilities):
-        scores.add(FirstScore(float(index), f"m{index}", probability).pack())
+        scores.add(PrequentialScore(float(index), f"m{index}", probability).pack())
     return scores
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.first_scores import FirstScore, FirstScores
+from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
 from nbstream.policy.thresholds import (
     FalsePositiveBudget,
     Threshold,
@@ -20,10 +20,10 @@ from nbstream.policy.verdict import ModelState, Verdict, decide_verdict
 READY = ModelState({"ham": 10, "spam": 10}, {"ham": 10, "spam": 10})
 
 
-def first_scores(*probabilities: float) -> FirstScores:
-    scores = FirstScores()
+def prequential_scores(*probabilities: float) -> PrequentialScores:
+    scores = PrequentialScores()
     for index, probability in enumerate(probabilities):
-        scores["ham"].add(FirstScore(float(index), f"m{index}", probability).pack())
+        scores["ham"].add(PrequentialScore(float(index), f"m{index}", probability).pack())
     return scores
 
 
@@ -33,7 +33,9 @@ def test_a_cost_is_the_probability_at_which_both_errors_cost_the_same(ratio: flo
 
 
 def test_until_a_budget_is_guaranteed_a_fixed_threshold_holds() -> None:
-    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01, fixed=0.97)).thresholds(first_scores(0.1, 0.2))
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01, fixed=0.97)).thresholds(
+        prequential_scores(0.1, 0.2)
+    )
 
     assert not thresholds.guaranteed
     assert decide_verdict(0.96, thresholds, READY)[0] is Verdict.UNSURE
@@ -45,7 +47,7 @@ def test_until_a_budget_is_guaranteed_a_fixed_threshold_holds() -> None:
 
 def test_where_only_errors_are_labelled_the_fixed_threshold_holds_and_that_is_said() -> None:
     policy = ThresholdPolicy(spam=FalsePositiveBudget(0.01, fixed=0.97), reject=FalsePositiveBudget(0.005))
-    thresholds = policy.thresholds(first_scores(*[0.2] * 600, *[0.8] * 200))
+    thresholds = policy.thresholds(prequential_scores(*[0.2] * 600, *[0.8] * 200))
 
     assert not thresholds.guaranteed
     assert (thresholds.spam, thresholds.reject) == (0.97, math.inf)
@@ -57,7 +59,7 @@ def test_where_only_errors_are_labelled_the_fixed_threshold_holds_and_that_is_sa
 
 
 def test_a_guaranteed_budget_decides_and_says_so() -> None:
-    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(first_scores(*[0.2] * 298, 0.75))
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(prequential_scores(*[0.2] * 298, 0.75))
 
     assert thresholds.guaranteed
     assert decide_verdict(0.75, thresholds, READY)[0] is Verdict.UNSURE
@@ -68,7 +70,7 @@ def test_a_guaranteed_budget_decides_and_says_so() -> None:
 
 
 def test_a_budget_below_unsure_leaves_nothing_unsure() -> None:
-    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(first_scores(*[0.2] * 299))
+    thresholds = ThresholdPolicy(spam=FalsePositiveBudget(0.01)).thresholds(prequential_scores(*[0.2] * 299))
 
     assert decide_verdict(0.21, thresholds, READY)[0] is Verdict.SPAM
     assert decide_verdict(0.2, thresholds, READY)[0] is Verdict.HAM
@@ -76,7 +78,7 @@ def test_a_budget_below_unsure_leaves_nothing_unsure() -> None:
 
 def test_nothing_is_refused_on_a_budget_that_is_not_guaranteed_yet() -> None:
     policy = ThresholdPolicy(spam=FalsePositiveBudget(0.01), reject=FalsePositiveBudget(0.001))
-    thresholds = policy.thresholds(first_scores(*[0.2] * 299))
+    thresholds = policy.thresholds(prequential_scores(*[0.2] * 299))
 
     assert policy.budget_rates == (0.01, 0.001)
     assert decide_verdict(1.0, thresholds, READY)[0] is Verdict.SPAM
@@ -89,7 +91,7 @@ FORMS: st.SearchStrategy[Threshold] = st.floats(0.5, 1) | st.builds(
 
 
 @given(FORMS, FORMS, st.lists(st.floats(0, 1), max_size=80))
-def test_thresholds_are_in_order_for_any_first_scores(
+def test_thresholds_are_in_order_for_any_prequential_scores(
     spam: Threshold, reject: Threshold, ham: list[float]
 ) -> None:
-    ThresholdPolicy(0.5, spam, reject).thresholds(first_scores(*ham))  # Thresholds refuses others
+    ThresholdPolicy(0.5, spam, reject).thresholds(prequential_scores(*ham))  # Thresholds refuses others

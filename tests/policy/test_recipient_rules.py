@@ -10,8 +10,8 @@ from nbstream.mail.message import Message
 from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.feedback_mail import quoted_ids
-from nbstream.policy.first_scores import FirstScores
 from nbstream.policy.header import own_field_value, parse_own_id
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.recipient_rules import (
     PolicyVerdict,
     RecipientCase,
@@ -33,7 +33,7 @@ ALLOW, BLOCK = (ListDecision(kind, ListOwner.USER) for kind in ListKind)
 
 def verdict_at(probability: float):  # type: ignore[no-untyped-def]  # a function of a policy
     def policy_verdict_of(policy: ThresholdPolicy, own_model: str) -> PolicyVerdict:
-        thresholds = policy.thresholds(FirstScores())
+        thresholds = policy.thresholds(PrequentialScores())
         return PolicyVerdict(*decide_verdict(probability, thresholds, READY), thresholds, own_model=own_model)
 
     return policy_verdict_of

@@ -56,26 +56,26 @@ async def summed(model: Model | AutolearnModel) -> State:
     )
 
 
-async def first_scores(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
-    """The first scores of each class, exactly as they are in Redis."""
-    first_scores_of = {}
-    for label, key in zip(CLASSES, model.keys.first_scores, strict=True):
+async def prequential_scores(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
+    """The prequential scores of each class, exactly as they are in Redis."""
+    prequential_scores_of = {}
+    for label, key in zip(CLASSES, model.keys.prequential_scores, strict=True):
         members: Any = await model.client.zrange(key, 0, -1)
-        first_scores_of[label] = set(members)
-    return first_scores_of
+        prequential_scores_of[label] = set(members)
+    return prequential_scores_of
 
 
-async def first_scores_of_entries(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
-    """The first scores of the live entries: those that must be stored while there are no more than the limit."""
+async def prequential_scores_of_entries(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
+    """The prequential scores of the live entries: stored while there are no more than the limit."""
     entries = (await live_entries(model)).values()
     return {
-        label: {entry.first_score for entry in entries if entry.label == label and entry.first_score}
+        label: {entry.prequential_score for entry in entries if entry.label == label and entry.prequential_score}
         for label in CLASSES
     }
 
 
 async def equals_redis_exactly(mirror: Mirror, model: Model) -> bool:
-    """Whether the mirror holds each count and first score that is in Redis, no other, and the same totals."""
+    """Whether the mirror holds the counts and prequential scores that are in Redis, and the same totals."""
     counts, _ = await stored(model)
     names = list({name for of_class in counts.values() for name in of_class})
     stored_counts = [[counts[label].get(name, 0) for label in CLASSES] for name in names]
@@ -83,7 +83,7 @@ async def equals_redis_exactly(mirror: Mirror, model: Model) -> bool:
         (await mirror.look_up(names))[0].tolist() == stored_counts
         and mirror.totals == await model.totals()
         and all(
-            {score.pack() for score in mirror.loaded_first_scores[label].scores()} == firsts
-            for label, firsts in (await first_scores(model)).items()
+            {score.pack() for score in mirror.loaded_prequential_scores[label].scores()} == firsts
+            for label, firsts in (await prequential_scores(model)).items()
         )
     )

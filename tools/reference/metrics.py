@@ -22,7 +22,7 @@ from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.own_models.store import OwnModels
 from nbstream.page.metrics import PageMetrics
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
@@ -48,7 +48,7 @@ class _LoadedModel:
     totals: Totals = field(default_factory=Totals)
     lag_seconds: float = 0.0
     following: bool = True
-    loaded_first_scores: FirstScores = field(default_factory=FirstScores)
+    loaded_prequential_scores: PrequentialScores = field(default_factory=PrequentialScores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ pub struct Grid<'a> {
     pub log_likelihood: [&'a [f64]; 2],
 }
 
-/// Returns the share of each pair, given how many first scores of ham and spam are in each bin.
+/// Returns the share of each pair, given how many prequential scores of ham and spam are in each bin.
 ///
 /// `evidence` is how much one count says. Returns nothing where a sum is too large.
 pub fn shares(grid: &Grid, counts: &[[i64; 2]], evidence: f64) -> Option<Vec<f64>> {

@@ -30,7 +30,7 @@ from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
 from nbstream.own_models.index import OwnModelIndex
 from nbstream.policy.autolearn import model_state
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.verdict import Thresholds, format_threshold
 from nbstream.wire.api_json import iso_time
 
@@ -176,9 +176,11 @@ async def _read_thresholds(settings: Settings, model: Model) -> tuple[Thresholds
     default = rules.default.policy
     policies = {rule.pattern.text: rule.treatment.policy for rule in rules.rules}
     budgets = any(policy.budget_rates for policy in (default, *policies.values()))
-    first_scores = await model.first_scores() if budgets else FirstScores()
-    others = {match: policy.thresholds(first_scores) for match, policy in policies.items() if policy != default}
-    return default.thresholds(first_scores), others
+    prequential_scores = await model.prequential_scores() if budgets else PrequentialScores()
+    others = {
+        match: policy.thresholds(prequential_scores) for match, policy in policies.items() if policy != default
+    }
+    return default.thresholds(prequential_scores), others
 
 
 def status_to_json(status: Status) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """``nbstream tune``: what other thresholds would have done to the mail that was labelled last.
 
-Rules: nothing is scored, learned or changed; all is read from the first scores that the model remembers. The
+Rules: nothing is scored, learned or changed; all is read from the prequential scores that the model remembers. The
 present policy is that of the configuration. Others are those of its rules for recipients, and that of ``--with``,
 of which only the verdict section counts.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nbstream.config import Settings
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
 
 _NAME_LENGTH = 24
 
@@ -45,9 +45,9 @@ def run(options: argparse.Namespace) -> int:
     others += threshold_choices.policies_of_rules(make_rules(settings))
     check_writable([options.plot] if options.plot else [])
     plots = import_plots() if options.plot else None
-    first_scores, learned = interrupts.run_interruptible(_read_first_scores(settings))
-    learned_at = first_scores.learned_at(ModelState(learned, settings.model.min_learned.model_dump()))
-    tuning = threshold_choices.compare_thresholds(first_scores, make_policy(settings), others, learned_at)
+    prequential_scores, learned = interrupts.run_interruptible(_read_prequential_scores(settings))
+    learned_at = prequential_scores.learned_at(ModelState(learned, settings.model.min_learned.model_dump()))
+    tuning = threshold_choices.compare_thresholds(prequential_scores, make_policy(settings), others, learned_at)
     for warning in threshold_report.sample_warnings(tuning, settings.model.name):
         print_error(warning)
     if options.json:
@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _read_first_scores(settings: Settings) -> tuple[FirstScores, Mapping[str, int]]:
-    """Return the first scores, and how many messages of each class are learned."""
+async def _read_prequential_scores(settings: Settings) -> tuple[PrequentialScores, Mapping[str, int]]:
+    """Return the prequential scores, and how many messages of each class are learned."""
     async with open_one_shot_filter(settings) as (_, model):
-        return await model.first_scores(), (await model.totals()).messages_by_label()
+        return await model.prequential_scores(), (await model.totals()).messages_by_label()

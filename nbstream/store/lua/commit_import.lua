@@ -3,7 +3,7 @@
 -- The change that ends it leaves a gap in the sequence numbers, so that everybody who follows the model reads it anew.
 --
 -- KEYS: importing, sequence, changes, the ids of staged entries, then staged totals, totals, and in the same way the
---       counts and the first scores of each class.
+--       counts and the prequential scores of each class.
 -- ARGV: 1 the id of the import, as it stands in importing
 --       2 the least stream id of the change, so that no imported ledger entry names a later change
 --       3 about how many changes stay in the change stream

@@ -14,7 +14,7 @@
 --
 -- A sum is stored and sent like a token, but belongs neither to the totals nor to the vocabulary.
 --
--- A first score begins with its time, by which it is sorted. The change names the first scores that were removed
+-- A prequential score begins with its time, by which it is sorted. The change names the scores that were removed
 -- (gone), those that were added (come), and, where the limit removed older ones of a class, the oldest one that is left.
 
 -- This is the one place that says what the keys and arguments mean. model/scripts.py packs them under the same names
@@ -24,7 +24,7 @@ local totals_key,
   sequence_key,
   history_key,
   importing_key = unpack(KEYS, 1, 5)
--- The next keys are the counts of each class, the first scores of each class, and the ledger entry of each message. Where
+-- The next keys are the counts and the prequential scores of each class, and the ledger entry of each message. Where
 -- the layer must not have the messages, its ledger entry of each message and the key of its epoch follow.
 
 local names,  -- the distinct names of tokens and then of sums to which the lessons add, each with a NUL behind it
@@ -33,7 +33,7 @@ local names,  -- the distinct names of tokens and then of sums to which the less
   token_count,  -- how many of them are tokens
   max_changes,  -- about how many changes stay in the change stream; after a batch, how many lessons
   max_history_records,  -- about how many records stay in the history
-  max_first_scores,  -- how many first scores of each class stay
+  max_prequential_scores,  -- how many prequential scores of each class stay
   ledger_seconds,  -- after how many seconds a new ledger entry expires
   class_count,  -- the number of classes
   lesson_count,  -- the number of lessons
@@ -59,12 +59,12 @@ for column = 1, class_count do
   classes[column] = {
     label = string.match(counts_key, '[^:]+$'),
     counts_key = counts_key,
-    first_scores_key = KEYS[first_entry_key - class_count + column - 1],
+    prequential_scores_key = KEYS[first_entry_key - class_count + column - 1],
     additions = additions ~= '' and cmsgpack.unpack(additions) or nil,
     messages = tonumber(messages),
     weight = tonumber(weight),
     resulting = {},
-    first_scores = {},  -- what happened to them: words and first scores in turn
+    prequential_scores = {},  -- what happened to them: words and prequential scores in turn
   }
 end
 
@@ -72,9 +72,9 @@ local lessons, conflicts = {}, {}
 for i = 1, lesson_count do
   local expected_version,  -- the version that the ledger entry must have now ('' = there must be no entry)
     old_column,  -- the class of the old entry, as a column from 1 (0 = there is no old entry)
-    old_first_score,  -- the first score to remove ('' = none)
+    old_prequential_score,  -- the prequential score to remove ('' = none)
     new_column,  -- the class of the new entry
-    new_first_score,  -- the first score to add ('' = none)
+    new_prequential_score,  -- the prequential score to add ('' = none)
     history_length,  -- the number of names and values of the history's record
     entry_length = unpack(ARGV, next_argument, next_argument + 6)  -- those of the new entry (0 = delete the entry)
   local history_start = next_argument + 7
@@ -91,9 +91,9 @@ for i = 1, lesson_count do
     entry_key = entry_key,
     has_old_entry = expected_version ~= '',
     old_class = classes[tonumber(old_column)],
-    old_first_score = old_first_score,
+    old_prequential_score = old_prequential_score,
     new_class = classes[tonumber(new_column)],
-    new_first_score = new_first_score,
+    new_prequential_score = new_prequential_score,
     history_start = history_start,
     entry_start = entry_start,
     entry_end = next_argument - 1,
@@ -209,24 +209,24 @@ for i, field in ipairs(total_fields) do
 end
 if #totals_to_set > 0 then redis.call('HSET', totals_key, unpack(totals_to_set)) end
 
--- Remove and add the first scores in the order of the lessons: the limit may remove one before another one goes.
-local function note_first_score(class, word, first_score)
-  class.first_scores[#class.first_scores + 1] = word
-  class.first_scores[#class.first_scores + 1] = first_score
+-- Remove and add prequential scores in the order of the lessons: the limit may remove one before another goes.
+local function note_prequential_score(class, word, prequential_score)
+  class.prequential_scores[#class.prequential_scores + 1] = word
+  class.prequential_scores[#class.prequential_scores + 1] = prequential_score
 end
 for _, lesson in ipairs(lessons) do
   local old_class, new_class = lesson.old_class, lesson.new_class
-  if old_class and lesson.old_first_score ~= '' then
-    if redis.call('ZREM', old_class.first_scores_key, lesson.old_first_score) == 1 then
-      note_first_score(old_class, 'gone', lesson.old_first_score)
+  if old_class and lesson.old_prequential_score ~= '' then
+    if redis.call('ZREM', old_class.prequential_scores_key, lesson.old_prequential_score) == 1 then
+      note_prequential_score(old_class, 'gone', lesson.old_prequential_score)
     end
   end
-  if new_class and lesson.new_first_score ~= '' then
-    local key, first_score = new_class.first_scores_key, lesson.new_first_score
-    redis.call('ZADD', key, string.match(first_score, '^%S+'), first_score)
-    note_first_score(new_class, 'come', first_score)
-    if redis.call('ZREMRANGEBYRANK', key, 0, -max_first_scores - 1) > 0 then
-      note_first_score(new_class, 'oldest', redis.call('ZRANGE', key, 0, 0)[1])
+  if new_class and lesson.new_prequential_score ~= '' then
+    local key, prequential_score = new_class.prequential_scores_key, lesson.new_prequential_score
+    redis.call('ZADD', key, string.match(prequential_score, '^%S+'), prequential_score)
+    note_prequential_score(new_class, 'come', prequential_score)
+    if redis.call('ZREMRANGEBYRANK', key, 0, -max_prequential_scores - 1) > 0 then
+      note_prequential_score(new_class, 'oldest', redis.call('ZRANGE', key, 0, 0)[1])
     end
   end
 end
@@ -241,8 +241,8 @@ for _, class in ipairs(touched_classes) do
   add_to_change('counts:' .. class.label, table.concat(class.resulting, ' '))
 end
 for _, class in ipairs(classes) do
-  if #class.first_scores > 0 then
-    add_to_change('first:' .. class.label, table.concat(class.first_scores, '\n'))
+  if #class.prequential_scores > 0 then
+    add_to_change('first:' .. class.label, table.concat(class.prequential_scores, '\n'))
   end
 end
 local last_change = redis.call('XREVRANGE', changes_key, '+', '-', 'COUNT', 1)[1]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import ChangePosition, Totals
 from nbstream.bayes.table_counts import make_counts
-from nbstream.store.model.scan import scan_counts, scan_first_scores
+from nbstream.store.model.scan import scan_counts, scan_prequential_scores
 from nbstream.store.model.scripts import changed_counts, lesson_count
 from nbstream.store.redis_errors import store_errors
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nbstream.bayes.counts import Counts
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.store.model.model import Model
 
 READ_COUNT = 10
@@ -37,7 +37,7 @@ class LoadedCounts:
     """The counts of a model in memory, complete up to the change at ``position``."""
 
     counts: Counts
-    first_scores: FirstScores
+    prequential_scores: PrequentialScores
     position: ChangePosition
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
@@ -55,7 +55,7 @@ class LoadedCounts:
             raise RescanNeeded(f"change {self.position.sequence} that is known here is not in Redis")
         tokens, columns = changed_counts(fields)
         totals = _parse_totals(fields[b"totals"])
-        self.first_scores.apply_change(fields)
+        self.prequential_scores.apply_change(fields)
         self.position = ChangePosition.of(entry_id, sequence)
         for column, values in columns:
             self.counts.set_column(tokens, column, values)
@@ -79,8 +79,8 @@ async def load_counts(model: Model, library: ctypes.CDLL | None) -> LoadedCounts
     with store_errors():
         await scan_counts(model.client, model.keys, counts)
         counts.set_totals(start.totals)
-        first_scores = await scan_first_scores(model.client, model.keys)
-        loaded = LoadedCounts(counts, first_scores, start.change)
+        prequential_scores = await scan_prequential_scores(model.client, model.keys)
+        loaded = LoadedCounts(counts, prequential_scores, start.change)
         entries: Any = None
         while entries is None or len(entries) == READ_COUNT:
             begin = b"(" + loaded.position.stream_id

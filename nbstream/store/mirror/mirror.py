@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.bayes.counts import ChangePosition, Totals
 from nbstream.errors import NbstreamError, StoreUnavailable
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
@@ -171,16 +171,16 @@ class Mirror:
         return self._loaded_counts().counts.sums(names)
 
     @property
-    def loaded_first_scores(self) -> FirstScores:
-        """The first scores as this mirror knows them; an empty collection before the first load."""
-        return FirstScores() if self._loaded is None else self._loaded.first_scores
+    def loaded_prequential_scores(self) -> PrequentialScores:
+        """The prequential scores as this mirror knows them; an empty collection before the first load."""
+        return PrequentialScores() if self._loaded is None else self._loaded.prequential_scores
 
-    async def first_scores(self) -> FirstScores:
-        """Return the first scores; never waits.
+    async def prequential_scores(self) -> PrequentialScores:
+        """Return the prequential scores; never waits.
 
         The object goes on following the change stream. Raises ``StoreUnavailable`` before the first load.
         """
-        return self._loaded_counts().first_scores
+        return self._loaded_counts().prequential_scores
 
     def _loaded_counts(self) -> LoadedCounts:
         if self._loaded is None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.memory_model import apply_lesson
 from nbstream.store.model.signature import current_signature, difference
@@ -128,9 +128,9 @@ class FileModel:
             known = self._sums[names] = rows
         return known
 
-    async def first_scores(self) -> FirstScores:
-        """No first scores: they are what budgets need."""
-        return FirstScores()
+    async def prequential_scores(self) -> PrequentialScores:
+        """No prequential scores: they are what budgets need."""
+        return PrequentialScores()
 
     async def wait_until_applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""

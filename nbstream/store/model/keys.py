@@ -37,8 +37,8 @@ class ModelKeys:
         return tuple(self._key(f"counts:{label}") for label in CLASSES)
 
     @property
-    def first_scores(self) -> tuple[str, ...]:
-        """For each class: a sorted set of the recent first scores, packed, by time."""
+    def prequential_scores(self) -> tuple[str, ...]:
+        """For each class: a sorted set of the recent prequential scores, packed, by time."""
         return tuple(self._key(f"first:{label}") for label in CLASSES)
 
     @property
@@ -246,11 +246,11 @@ MAX_HISTORY_RECORDS = 100_000
 class RetentionLimits:
     """How much a model keeps.
 
-    About how many changes stay in the change stream and how many records in the history, how many first scores of
-    each class, and for how many seconds a ledger entry stays.
+    About how many changes stay in the change stream and how many records in the history, how many prequential
+    scores of each class, and for how many seconds a ledger entry stays.
     """
 
     max_changes: int
     max_history_records: int
-    max_first_scores: int
+    max_prequential_scores: int
     ledger_seconds: int

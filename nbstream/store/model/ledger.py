@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.kinds import kind_of_sums
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.first_scores import FirstScore
+from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.token_list import TokenList, join_tokens
 
@@ -38,9 +38,9 @@ class LedgerEntry:
     the fixed-point weight that each of ``tokens`` was given (it may be 0). ``learned_at`` is in seconds since the
     epoch. ``source`` is the way by which the label came (a listener or a command), ``actor`` who gave it.
     ``score`` is the log-odds before the first lesson. ``change`` is the stream id of the change, empty before the
-    entry is stored. ``sums`` were added beside the tokens. ``first_score`` is the packed
-    ``policy.first_scores.FirstScore``, empty in entries of versions that had none. ``packed_tokens`` is what
-    ``pack_tokens`` makes of the tokens, empty where nobody has packed them yet.
+    entry is stored. ``sums`` were added beside the tokens. ``prequential_score`` is the packed
+    ``policy.prequential_scores.PrequentialScore``, empty in entries of versions that had none. ``packed_tokens``
+    is what ``pack_tokens`` makes of the tokens, empty where nobody has packed them yet.
     """
 
     version: str
@@ -52,7 +52,7 @@ class LedgerEntry:
     actor: str
     score: float
     sums: tuple[tuple[bytes, int], ...] = ()
-    first_score: bytes = b""
+    prequential_score: bytes = b""
     change: bytes = b""
     packed_tokens: bytes = field(default=b"", compare=False, repr=False)
 
@@ -78,7 +78,7 @@ class LedgerEntry:
             "source": self.source,
             "actor": self.actor,
             "score": repr(self.score),
-            "first": self.first_score,
+            "first": self.prequential_score,
         }
 
     @classmethod
@@ -109,7 +109,7 @@ class LedgerEntry:
             source=fields[b"source"].decode(),
             actor=fields[b"actor"].decode(),
             score=float(fields[b"score"]),
-            first_score=_checked_first_score(fields.get(b"first", b"")),
+            prequential_score=_checked_prequential_score(fields.get(b"first", b"")),
             change=fields[b"change"],
         )
 
@@ -121,10 +121,10 @@ class LedgerConflict:
     entry: LedgerEntry | None
 
 
-def _checked_first_score(packed: bytes) -> bytes:
-    """The packed first score, which may be empty; raises ``ValueError`` for anything else."""
+def _checked_prequential_score(packed: bytes) -> bytes:
+    """The packed prequential score, which may be empty; raises ``ValueError`` for anything else."""
     if packed:
-        FirstScore.unpack(packed)
+        PrequentialScore.unpack(packed)
     return packed
 
 

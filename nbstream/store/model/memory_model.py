@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES, ClassCounts, Counts, Totals
-from nbstream.policy.first_scores import FirstScores
-from nbstream.policy.settings import MAX_FIRST_SCORES
+from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ class MemoryModel:
 
     def __init__(
         self,
-        first_scores: int = MAX_FIRST_SCORES,
+        prequential_scores: int = MAX_PREQUENTIAL_SCORES,
         counts: Counts | None = None,
     ) -> None:
-        self._max_first_scores = first_scores
+        self._max_prequential_scores = prequential_scores
         self._counts = ClassCounts() if counts is None else counts
         self._ledger: dict[str, dict[str, str | bytes]] = {}
-        self._first_scores = FirstScores()
+        self._prequential_scores = PrequentialScores()
         self._changes = 0
 
     @property
@@ -51,9 +51,9 @@ class MemoryModel:
         """The counts of these sums, shape (n, classes): the very same array until a count changes."""
         return self._counts.sums(names)
 
-    async def first_scores(self) -> FirstScores:
-        """The first scores; the object follows the later lessons."""
-        return self._first_scores
+    async def prequential_scores(self) -> PrequentialScores:
+        """The prequential scores; the object follows the later lessons."""
+        return self._prequential_scores
 
     async def wait_until_applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
@@ -91,11 +91,11 @@ class MemoryModel:
         if self._ledger.get(message_key, {}).get("version") != (old.version if old else None):
             return LedgerConflict(await self.entry(message_key))
         apply_lesson(self._counts, old, new)
-        if old and old.first_score:
-            self._first_scores[old.label].remove(old.first_score)
-        if new and new.first_score:
-            self._first_scores[new.label].add(new.first_score)
-            self._first_scores[new.label].keep_newest(self._max_first_scores)
+        if old and old.prequential_score:
+            self._prequential_scores[old.label].remove(old.prequential_score)
+        if new and new.prequential_score:
+            self._prequential_scores[new.label].add(new.prequential_score)
+            self._prequential_scores[new.label].keep_newest(self._max_prequential_scores)
         self._changes += 1
         change = await self.last_change()
         if new:

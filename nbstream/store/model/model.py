@@ -3,9 +3,9 @@
 Rules: every failure of Redis leaves here as ``StoreUnavailable``; every command has the client's deadline. Lessons
 are committed by its base, the ``CommitPoint``; all counts are read in bounded steps (``scan``).
 
-First scores are read once, and afterwards only what has changed: as in a mirror, the position in the change stream
-is read before the scan, a change may be applied although the scan has seen it, and a gap in the sequence numbers
-means that all first scores are read again.
+Prequential scores are read once, and afterwards only what has changed: as in a mirror, the position in the change
+stream is read before the scan, a change may be applied although the scan has seen it, and a gap in the sequence
+numbers means that all prequential scores are read again.
 
 A temporary model exists for one measurement. Its name is drawn at random, so that it is no other model's; its keys
 are removed however the measurement ends, unless a signal kills the process.
@@ -27,14 +27,14 @@ from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition, ClassCount
 from nbstream.bayes.kinds import MESSAGES_PATTERN, kind_of_name
 from nbstream.bayes.multinomial import HAM
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.policy.settings import MAX_FIRST_SCORES
+from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.history import History
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
-from nbstream.store.model.scan import remove_keys, scan_counts, scan_first_scores, scan_hash, scan_keys
+from nbstream.store.model.scan import remove_keys, scan_counts, scan_hash, scan_keys, scan_prequential_scores
 from nbstream.store.model.scripts import lesson_count, pack_names
 from nbstream.store.model.signature import read_identity, verify_signature
 from nbstream.store.redis_errors import store_errors
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-    from nbstream.policy.first_scores import FirstScores
+    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.store.model.lesson_journal import LessonJournal
 
 
@@ -84,7 +84,7 @@ class Model(CommitPoint):
     """One model behind a Redis client.
 
     ``model`` is the name of the model, or the keys of one of its layers. ``clock`` returns seconds since the epoch
-    of Unix. ``first_scores`` is the number of first scores to keep of each class, ``max_changes`` and
+    of Unix. ``prequential_scores`` is the number of prequential scores to keep of each class, ``max_changes`` and
     ``max_history_records`` are about how many changes and records stay. ``journal`` records the lessons that Redis
     acknowledges, where there is one. ``replica_wait`` says how many replicas must have a lesson before it is
     acknowledged. ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
@@ -97,7 +97,7 @@ class Model(CommitPoint):
         ledger_seconds: int,
         clock: Callable[[], float] = time.time,
         *,
-        first_scores: int = MAX_FIRST_SCORES,
+        prequential_scores: int = MAX_PREQUENTIAL_SCORES,
         journal: LessonJournal | None = None,
         replica_wait: ReplicaWaitOptions = _NO_REPLICA_WAIT,
         key_fingerprint: str = "",
@@ -105,20 +105,20 @@ class Model(CommitPoint):
         max_history_records: int = MAX_HISTORY_RECORDS,
     ) -> None:
         keys = ModelKeys(model) if isinstance(model, str) else model
-        retention = RetentionLimits(max_changes, max_history_records, first_scores, ledger_seconds)
+        retention = RetentionLimits(max_changes, max_history_records, prequential_scores, ledger_seconds)
         super().__init__(client, keys, retention, clock, journal, replica_wait)
         self.key_fingerprint = key_fingerprint
         self._known_script = client.register_script(lua_script("known_changes.lua"))
         self._position_script = client.register_script(lua_script("position.lua"))
         self._evict_script = client.register_script(lua_script("evict.lua"))
-        self._first_scores: FirstScores | None = None
-        self._first_scores_position = NO_CHANGE
+        self._prequential_scores: PrequentialScores | None = None
+        self._prequential_scores_position = NO_CHANGE
 
     def _use_keys(self, keys: ModelKeys) -> None:
         """Use other keys from now on."""
         self.keys = keys
         self.history = History(self.client, keys)
-        self._first_scores = None
+        self._prequential_scores = None
 
     async def _look_for_keys(self) -> None:
         """Before each read, look which keys are to be used: those of a model are always the same."""
@@ -183,31 +183,33 @@ class Model(CommitPoint):
         counts.set_totals(totals_from_hash(fields))
         return counts
 
-    async def first_scores(self) -> FirstScores:
-        """The first scores that are stored. The first call takes about a second for 100,000 of them."""
+    async def prequential_scores(self) -> PrequentialScores:
+        """The prequential scores that are stored. The first call takes about a second for 100,000 of them."""
         await self._look_for_keys()
         with store_errors():
-            while self._first_scores is None or not await self._apply_to_first_scores(self._first_scores):
+            while self._prequential_scores is None or not await self._apply_to_prequential_scores(
+                self._prequential_scores
+            ):
                 position = (await self.position()).change
-                first_scores = await scan_first_scores(self.client, self.keys)
-                self._first_scores, self._first_scores_position = first_scores, position
-        return self._first_scores
+                prequential_scores = await scan_prequential_scores(self.client, self.keys)
+                self._prequential_scores, self._prequential_scores_position = prequential_scores, position
+        return self._prequential_scores
 
-    async def _apply_to_first_scores(self, first_scores: FirstScores) -> bool:
+    async def _apply_to_prequential_scores(self, prequential_scores: PrequentialScores) -> bool:
         """Apply the changes since the last call; False where they cannot be known, since the stream has a gap."""
         entries: Any = None
         while entries is None or len(entries) == _READ_COUNT:
-            start = b"(" + self._first_scores_position.stream_id
+            start = b"(" + self._prequential_scores_position.stream_id
             entries = await self.client.xrange(self.keys.changes, min=start, count=_READ_COUNT)
             for entry_id, fields in entries:
                 try:
                     sequence = int(fields[b"sequence"])
-                    if sequence != self._first_scores_position.sequence + lesson_count(fields):
+                    if sequence != self._prequential_scores_position.sequence + lesson_count(fields):
                         return False
-                    first_scores.apply_change(fields)
+                    prequential_scores.apply_change(fields)
                 except (KeyError, ValueError):
                     return False
-                self._first_scores_position = ChangePosition.of(entry_id, sequence)
+                self._prequential_scores_position = ChangePosition.of(entry_id, sequence)
         return True
 
     # Changes
@@ -329,14 +331,14 @@ def temporary_name(purpose: str) -> str:
 
 @asynccontextmanager
 async def temporary_model(
-    client: Redis, name: str, ledger_seconds: int, first_scores: int = MAX_FIRST_SCORES
+    client: Redis, name: str, ledger_seconds: int, prequential_scores: int = MAX_PREQUENTIAL_SCORES
 ) -> AsyncIterator[Model]:
     """A model with the ``name``, empty at first and removed at the end; the rest is as in ``Model``.
 
     Raises ``StoreUnavailable``, also where the model could not be removed; the text then names the keys that
     may be left.
     """
-    model = Model(client, name, ledger_seconds, first_scores=first_scores)
+    model = Model(client, name, ledger_seconds, prequential_scores=prequential_scores)
     try:
         await model.open()
         yield model

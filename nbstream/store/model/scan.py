@@ -1,4 +1,4 @@
-"""Keys, counts and first scores of a model, read in bounded steps.
+"""Keys, counts and prequential scores of a model, read in bounded steps.
 
 Rules: a step is one SCAN, HSCAN or ZSCAN of a bounded number of elements, so that other commands do not wait long.
 While others learn, each count is as it was at some moment of the scan. All steps go to one server, since a cursor
@@ -15,7 +15,7 @@ import numpy as np
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 
@@ -93,10 +93,10 @@ async def scan_counts(client: Redis, keys: ModelKeys, counts: Counts) -> None:
         await asyncio.gather(*scans, return_exceptions=True)
 
 
-async def scan_first_scores(client: Redis, keys: ModelKeys) -> FirstScores:
-    """Return all first scores of the model. Raises ``StoreIncompatible``, and what ``scan_hash`` raises."""
-    first_scores, guard = FirstScores(), ServerGuard(client)
-    for label, key in zip(CLASSES, keys.first_scores, strict=True):
+async def scan_prequential_scores(client: Redis, keys: ModelKeys) -> PrequentialScores:
+    """Return all prequential scores of the model. Raises ``StoreIncompatible``, and what ``scan_hash`` raises."""
+    prequential_scores, guard = PrequentialScores(), ServerGuard(client)
+    for label, key in zip(CLASSES, keys.prequential_scores, strict=True):
         cursor = None
         while cursor != 0:
             reply: Any = await client.zscan(key, cursor or 0, count=SCAN_STEP)
@@ -104,7 +104,7 @@ async def scan_first_scores(client: Redis, keys: ModelKeys) -> FirstScores:
             cursor, members = reply
             try:
                 for packed, _ in members:
-                    first_scores[label].add(packed)
+                    prequential_scores[label].add(packed)
             except ValueError as error:
-                raise StoreIncompatible("a first score cannot be read: another program wrote it") from error
-    return first_scores
+                raise StoreIncompatible("a prequential score cannot be read: another program wrote it") from error
+    return prequential_scores

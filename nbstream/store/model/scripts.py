@@ -9,7 +9,7 @@ fields:
 - ``names``: the names of the counts that changed, separated by line feeds, compressed by Zstandard.
 - ``counts:`` and a label: the resulting counts of that class, separated by spaces; absent where none of them
   changed.
-- what happened to first scores; see ``FirstScores.apply_change``.
+- what happened to prequential scores; see ``PrequentialScores.apply_change``.
 - ``predecessor``: the stream id of the change before it, ``0-0`` for the first one; only a change of
   lessons has it.
 """
@@ -119,7 +119,7 @@ class LearnScriptArguments(NamedTuple):
     token_count: int
     max_changes: int
     max_history_records: int
-    max_first_scores: int
+    max_prequential_scores: int
     ledger_seconds: int
     class_count: int
     lesson_count: int
@@ -139,9 +139,9 @@ class LessonArguments(NamedTuple):
 
     expected_version: str
     old_column: int
-    old_first_score: bytes
+    old_prequential_score: bytes
     new_column: int
-    new_first_score: bytes
+    new_prequential_score: bytes
     history_length: int
     entry_length: int
 
@@ -229,7 +229,7 @@ class LessonBatch:
         entry_keys = [keys.ledger(lesson.message_key) for lesson in self.lessons]
         if layer:
             entry_keys += [*(layer.ledger(lesson.message_key) for lesson in self.lessons), layer.epoch_key]
-        return [*named, *keys.counts, *keys.first_scores, *entry_keys]
+        return [*named, *keys.counts, *keys.prequential_scores, *entry_keys]
 
     def pack_arguments(self, limits: RetentionLimits, layer: AutolearnKeys | None = None) -> ScriptArguments:
         """The arguments of the script; ``layer`` is that of ``pack_keys``."""
@@ -244,7 +244,7 @@ class LessonBatch:
                 token_count=token_count,
                 max_changes=limits.max_changes,
                 max_history_records=limits.max_history_records,
-                max_first_scores=limits.max_first_scores,
+                max_prequential_scores=limits.max_prequential_scores,
                 ledger_seconds=limits.ledger_seconds,
                 class_count=len(CLASSES),
                 lesson_count=len(self.lessons),
@@ -290,9 +290,9 @@ def _lesson_arguments(lesson: LessonCommit) -> LessonArguments:
     return LessonArguments(
         expected_version=old.version if old else "",
         old_column=_column(old),
-        old_first_score=old.first_score if old else b"",
+        old_prequential_score=old.prequential_score if old else b"",
         new_column=_column(new),
-        new_first_score=new.first_score if new else b"",
+        new_prequential_score=new.prequential_score if new else b"",
         history_length=len(lesson.note_fields),
         entry_length=len(lesson.entry_fields),
     )

@@ -59,7 +59,7 @@ _FLOAT = re.compile(rb"[-+.0-9e]+")
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 _TOTALS_FROM_ZERO = frozenset({b"vocabulary", *(f"messages:{label}".encode() for label in CLASSES)})
 _TOTALS = _TOTALS_FROM_ZERO | {f"tokens:{label}".encode() for label in CLASSES}
-_FIRST_SCORE_SUMS = frozenset(SCORE_BINS)
+_PREQUENTIAL_SCORE_SUMS = frozenset(SCORE_BINS)
 
 
 class _InvalidRecord(ValueError):
@@ -290,9 +290,9 @@ def _unpack_record(line: Mapping[str, Any]) -> ArchiveRecord:
 def _check_entry(fields: Mapping[bytes, bytes], latest_time: float) -> None:
     """Raise ``ValueError`` or ``StoreIncompatible`` if these are not the fields of a ledger entry, or none at all.
 
-    A weight is at most that of a message that people have insisted on, and so is the count of its first score.
-    Nothing was learned after ``latest_time``. The script that unlearns will one day get the content of the entry,
-    and it must not fail half way.
+    A weight is at most that of a message that people have insisted on, and so is the count of its prequential
+    score. Nothing was learned after ``latest_time``. The script that unlearns will one day get the content of the
+    entry, and it must not fail half way.
     """
     entry = LedgerEntry.unpack(fields)
     if entry is None:
@@ -306,8 +306,8 @@ def _check_entry(fields: Mapping[bytes, bytes], latest_time: float) -> None:
         raise _InvalidRecord("no time of a lesson, or no score")
     for name, amount in entry.sums:
         _read_count(amount)
-        if name in _FIRST_SCORE_SUMS and not 0 <= amount <= MAX_ENTRY_WEIGHT:
-            raise _InvalidRecord("no count of one first score")
+        if name in _PREQUENTIAL_SCORE_SUMS and not 0 <= amount <= MAX_ENTRY_WEIGHT:
+            raise _InvalidRecord("no count of one prequential score")
     if not 0 <= _read_count(entry.weight) <= MAX_ENTRY_WEIGHT:
         raise _InvalidRecord("no weight of one message")
     names = [*entry.tokens, *(name for name, _ in entry.sums)]

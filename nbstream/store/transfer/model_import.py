@@ -99,10 +99,10 @@ class ModelImport:
         moved = [
             (staged.totals, keys.totals),
             *zip(staged.counts, keys.counts, strict=True),
-            *zip(staged.first_scores, keys.first_scores, strict=True),
+            *zip(staged.prequential_scores, keys.prequential_scores, strict=True),
         ]
         with store_errors():
-            await self._stage_first_scores()
+            await self._stage_prequential_scores()
             answer: Any = await model.client.register_script(lua_script("commit_import.lua"))(
                 keys=[
                     *(keys.importing, keys.sequence, keys.changes, staged.entry_ids),
@@ -115,8 +115,8 @@ class ModelImport:
         if answer < 0:
             raise self._not_empty_error()
 
-    async def _stage_first_scores(self) -> None:
-        """Stage the first scores of the staged entries, the newest of each class."""
+    async def _stage_prequential_scores(self) -> None:
+        """Stage the prequential scores of the staged entries, the newest of each class."""
         client, staged = self._model.client, self._staged_keys
         for start in range(0, await client.zcard(staged.entry_ids), _ENTRIES_PER_STEP):
             ids: Any = await client.zrange(staged.entry_ids, start, start + _ENTRIES_PER_STEP - 1)
@@ -124,13 +124,13 @@ class ModelImport:
                 for message_key in ids:
                     pipe.hmget(staged.ledger(message_key.decode()), "label", "first")
                 found = await pipe.execute()
-                for label, first_score in found:
-                    if label and first_score:
-                        key = staged.first_scores[CLASSES.index(label.decode())]
-                        pipe.zadd(key, {first_score: first_score.split()[0]})
+                for label, prequential_score in found:
+                    if label and prequential_score:
+                        key = staged.prequential_scores[CLASSES.index(label.decode())]
+                        pipe.zadd(key, {prequential_score: prequential_score.split()[0]})
                 await pipe.execute()
-        for key in staged.first_scores:
-            await client.zremrangebyrank(key, 0, -self._model.retention.max_first_scores - 1)
+        for key in staged.prequential_scores:
+            await client.zremrangebyrank(key, 0, -self._model.retention.max_prequential_scores - 1)
 
     async def abandon(self) -> None:
         """Remove what is staged and let lessons in again, unless the import is committed."""

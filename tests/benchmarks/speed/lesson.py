@@ -18,7 +18,7 @@ from nbstream import config
 from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import make_model, open_redis
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy.first_scores import FirstScore
+from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
@@ -38,7 +38,13 @@ _WEIGHT = 13  # the mean of a taught model
 _MILLION = 1e6
 _NOTE = LessonNote("http", "bench", Assessment(0.123456789, "ham"), Assessment(0.0123456789, "ham"), made_at=1.7e9)
 _COMMANDS = {"evalsha": "the script", "hmget": "HMGET", "hset": "HSET", "xadd": "XADD"}
-_KEYS = {"counts": "counts", "changes": "change", "ledger": "ledger", "history": "history", "first": "first score"}
+_KEYS = {
+    "counts": "counts",
+    "changes": "change",
+    "ledger": "ledger",
+    "history": "history",
+    "first": "prequential score",
+}
 
 Commit: TypeAlias = "Callable[[Model, Sequence[LessonCommit]], Awaitable[object]]"
 
@@ -91,7 +97,7 @@ def _lessons(bench: Bench, settings: config.Settings) -> Iterator[LessonCommit]:
     tokenizer, reader = Tokenizer(), make_message_reader(settings)
     for n, (label, path) in enumerate(bench.learned):
         taken = tokenizer.take_apart(reader.read_incoming(path.read_bytes()))
-        first = FirstScore(1.7e9 + n, taken.key, 0.123456789).pack()
+        first = PrequentialScore(1.7e9 + n, taken.key, 0.123456789).pack()
         entry = LedgerEntry(
             version=f"{n:016x}",
             label=label,
@@ -102,7 +108,7 @@ def _lessons(bench: Bench, settings: config.Settings) -> Iterator[LessonCommit]:
             actor="bench",
             score=12.3456789,
             sums=((b"=score+21", 1000),),
-            first_score=first,
+            prequential_score=first,
         )
         yield LessonCommit(taken.key, None, entry, _NOTE)
 

@@ -100,7 +100,7 @@ def test_an_export_that_fails_leaves_what_was_there(run: Run, taught: Path, tmp_
 def test_all_models_of_a_site_come_back_to_the_last_count(
     shared_redis: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The common model, what was learned automatically, and own models, with ledgers and first scores."""
+    """The common model, what was learned automatically, and own models, with ledgers and prequential scores."""
     config, file, letter = tmp_path / "nb.yaml", str(tmp_path / "models.gz"), tmp_path / "letter.eml"
     rules = "models: [{match: '*@x.example', name: '{domain}/{local}'}]\n"
     config.write_text(f"redis: {{url: '{shared_redis.url}'}}\nstate_dir: {tmp_path}\n{rules}")
@@ -135,7 +135,7 @@ def has_content(key: bytes) -> bool:
 
 
 def stored(client: redis.Redis) -> dict[bytes, Any]:
-    """All counts, totals, ledger entries and first scores."""
+    """All counts, totals, ledger entries and prequential scores."""
     return {
         key: client.zrange(key, 0, -1, withscores=True) if b"first:" in key else client.hgetall(key)
         for key in client.scan_iter("nbstream:*")

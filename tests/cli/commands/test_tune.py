@@ -1,4 +1,4 @@
-"""``nbstream tune`` as a user meets it, over first scores in a real Redis."""
+"""``nbstream tune`` as a user meets it, over prequential scores in a real Redis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from nbstream.policy.first_scores import FirstScore
+from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
@@ -56,7 +56,7 @@ def first_probabilities(taught: Taught) -> dict[str, list[float]]:
     return result
 
 
-def test_counts_are_those_of_the_stored_first_scores(labelled: Taught) -> None:
+def test_counts_are_those_of_the_stored_prequential_scores(labelled: Taught) -> None:
     result, scores = only(labelled), first_probabilities(labelled)
 
     assert (result["model"], result["messages"]) == ("test", COUNT)
@@ -116,7 +116,7 @@ def test_ham_that_was_labelled_because_it_was_wrong_is_warned_of(taught: Taught)
     async def correct(model: Model) -> None:
         for number in range(30):
             key, at = f"m{number}", float(number)
-            first = FirstScore(at, key, 0.97).pack()
+            first = PrequentialScore(at, key, 0.97).pack()
             entry = LedgerEntry(f"v{number}", "ham", 1000, (b"a",), at, "test", "nobody", 0.0, (), first)
             await model.commit_lesson(key, None, entry, NOTE)
 

@@ -1,6 +1,6 @@
-"""First scores, as Redis has them, on the view thresholds: those that can be read are shown, whatever they are.
+"""Prequential scores, as Redis has them, on the view thresholds: those that can be read are shown.
 
-Each line is a packed first score of ham, or, after ``+``, of spam.
+Each line is a packed prequential score of ham, or, after ``+``, of spam.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import Page, PageRequest, PageRoute
 from nbstream.page.thresholds_view import ThresholdsView
-from nbstream.policy.first_scores import FirstScores
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
@@ -27,14 +27,14 @@ _runner = asyncio.Runner()
 
 
 def _check(data: bytes) -> None:
-    first_scores = FirstScores()
+    prequential_scores = PrequentialScores()
     try:
         for line in data.split(b"\n"):
-            first_scores["spam" if line.startswith(b"+") else "ham"].add(line.removeprefix(b"+"))
+            prequential_scores["spam" if line.startswith(b"+") else "ham"].add(line.removeprefix(b"+"))
     except ValueError:
         return
     request = PageRequest(SESSION)
-    view = ThresholdsView("test", lambda: first_scores, lambda: ModelState({}), lambda: _RULES)
+    view = ThresholdsView("test", lambda: prequential_scores, lambda: ModelState({}), lambda: _RULES)
     (route,) = view.routes()
     page = _runner.run(_shown(route, request))
     assert_own_elements(_renderer.render(page, request, path="/ui/thresholds"), has_charts=True)

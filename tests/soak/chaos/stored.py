@@ -24,9 +24,9 @@ from tests.soak.chaos.teaching import Teaching
 from tests.store.algebra import (
     NOTHING,
     equals_redis_exactly,
-    first_scores,
-    first_scores_of_entries,
     live_entries,
+    prequential_scores,
+    prequential_scores_of_entries,
     stored,
     summed,
 )
@@ -40,11 +40,11 @@ _PROBES = 60  # messages whose scores are compared
 
 
 async def recount_deviations(model: Model | AutolearnModel, name: str) -> AsyncIterator[Deviation]:
-    """Yield where counts, totals, vocabulary or first scores differ from a recount of the ledger."""
+    """Yield where counts, totals, vocabulary or prequential scores differ from a recount of the ledger."""
     if await stored(model) != await summed(model):
         yield Deviation(f"{name}: the stored counts differ from a recount of the ledger")
-    if await first_scores(model) != await first_scores_of_entries(model):
-        yield Deviation(f"{name}: the stored first scores differ from those of the ledger")
+    if await prequential_scores(model) != await prequential_scores_of_entries(model):
+        yield Deviation(f"{name}: the stored prequential scores differ from those of the ledger")
 
 
 async def mirror_deviations(mirrors: Mapping[str, Mirror], model: Model) -> AsyncIterator[Deviation]:
@@ -126,8 +126,8 @@ async def unlearn_deviations(
         yield Deviation(f"{len(left)} messages are left in the ledger after everything was unlearned")
     if await stored(model) != NOTHING:
         yield Deviation("counts are left after everything was unlearned")
-    if any((await first_scores(model)).values()):
-        yield Deviation("first scores are left after everything was unlearned")
+    if any((await prequential_scores(model)).values()):
+        yield Deviation("prequential scores are left after everything was unlearned")
 
 
 def log_deviations(log: Path) -> Iterator[Deviation]:

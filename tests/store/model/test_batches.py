@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 import nbstream
 from nbstream.bayes.counts import CLASSES, Sums
 from nbstream.errors import StoreRefuses
-from nbstream.policy.first_scores import FirstScore
+from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -31,14 +31,14 @@ from tests.store.notes import NOTE
 from tests.store.proxy import Fate, Proxy
 
 MESSAGES = [f"m{n}" for n in range(6)]
-LIMIT = 3  # first scores
+LIMIT = 3  # prequential scores
 SET_UP = Path(nbstream.__file__).parents[1] / "deploy/redis/redis.conf"
 
 Round: TypeAlias = "dict[str, Content]"
 """What the messages of one batch are learned as."""
 
 Content: TypeAlias = "tuple[str, list[bytes], int, Sums, int] | None"
-"""What a message is learned as: label, tokens, weight, sums, and the time of its first score. None unlearns it."""
+"""What a message is learned as: label, tokens, weight, sums, and the time of its label. None unlearns it."""
 
 contents = st.none() | st.tuples(
     st.sampled_from(CLASSES),
@@ -53,16 +53,16 @@ rounds = st.lists(st.dictionaries(st.sampled_from(MESSAGES), contents, min_size=
 
 
 async def open_model(client: Redis, name: str = "test", recorder: LessonJournal | None = None) -> Model:
-    model = Model(client, name, 3600, first_scores=LIMIT, journal=recorder)
+    model = Model(client, name, 3600, prequential_scores=LIMIT, journal=recorder)
     return await model.open()
 
 
 def entry_of(message_key: str, content: Content, old: LedgerEntry | None) -> LedgerEntry | None:
-    """An entry as the filter writes it: a message that was learned before keeps its first score."""
+    """An entry as the filter writes it: a message that was learned before keeps its prequential score."""
     if content is None:
         return None
     label, tokens, weight, sums, at = content
-    first = old.first_score if old else FirstScore(float(at), message_key, 0.25).pack()
+    first = old.prequential_score if old else PrequentialScore(float(at), message_key, 0.25).pack()
     return LedgerEntry(
         secrets.token_hex(4), label, weight, tuple(tokens), float(at), "test", "nobody", 0.5, tuple(sums), first
     )
@@ -97,8 +97,8 @@ async def everything(model: Model) -> dict[str, Any]:
     return found
 
 
-async def packed_first_scores(counts: Model | Mirror) -> dict[str, list[bytes]]:
-    scores = await counts.first_scores()
+async def packed_prequential_scores(counts: Model | Mirror) -> dict[str, list[bytes]]:
+    scores = await counts.prequential_scores()
     return {label: [score.pack() for score in scores[label].scores()] for label in CLASSES}
 
 
@@ -147,7 +147,7 @@ async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one
             assert await everything(many) == await everything(one)
             await mirror.wait_until_applied(await many.last_change())
             assert await equals_redis_exactly(mirror, many)
-            assert await packed_first_scores(mirror) == await packed_first_scores(many)
+            assert await packed_prequential_scores(mirror) == await packed_prequential_scores(many)
         assert mirror.loads == 1
     assert await stored(many) == await summed(many)
 

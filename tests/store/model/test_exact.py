@@ -19,9 +19,9 @@ from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.store.algebra import (
     NOTHING,
-    first_scores,
-    first_scores_of_entries,
     live_entries,
+    prequential_scores,
+    prequential_scores_of_entries,
     stored,
     summed,
 )
@@ -94,7 +94,7 @@ async def test_the_lessons_of_8_writers_in_two_processes_end_at_the_sum_over_the
 
     await by_two_processes(shared_redis.url, plans)
     assert await stored(model) == await summed(model)
-    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
 
     await write(shared_redis.url, [[(number, None) for number in range(4)]])
     assert (await stored(model), await live_entries(model)) == (NOTHING, {})
@@ -107,7 +107,7 @@ async def test_a_long_run_of_8_writers_ends_at_the_sum_over_the_ledger_and_leave
 
     await by_two_processes(shared_redis.url, random_plans(seed=5, writers=8, messages=30, steps=60))
     assert await stored(model) == await summed(model)
-    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
     assert len(await live_entries(model)) > 5
 
     await unlearn_all(shared_redis.url)
@@ -132,7 +132,7 @@ async def test_lessons_whose_connection_breaks_count_once(
 
     model = model_of(client)
     assert await stored(model) == await summed(model)
-    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
     assert await learned(model) == last_labels(plans)
 
 
@@ -150,10 +150,10 @@ async def test_a_writer_killed_between_any_two_steps_leaves_no_half_and_what_it_
     model, steps = model_of(client), 0
     while await ends_at(steps, shared_redis, tmp_path / "s", plan, write_all):
         assert await stored(model) == await summed(model)
-        assert await first_scores(model) == await first_scores_of_entries(model)
+        assert await prequential_scores(model) == await prequential_scores_of_entries(model)
         await write_all(shared_redis.url, [plan])
         assert await stored(model) == await summed(model)
-        assert await first_scores(model) == await first_scores_of_entries(model)
+        assert await prequential_scores(model) == await prequential_scores_of_entries(model)
         assert await learned(model) == last_labels([plan])
         await client.flushall()
         steps += 1
@@ -202,7 +202,7 @@ async def test_a_server_that_is_killed_keeps_what_it_acknowledged_and_what_is_re
 
     assert await stored(model) == await summed(model)
 
-    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
     assert await learned(model) == last_labels(plans)
     await client.aclose()
 
@@ -239,8 +239,8 @@ async def test_after_a_failover_that_lost_lessons_what_is_repeated_counts_once(
 
         assert await stored(after) == await summed(after)
 
-        assert await first_scores(after) == await first_scores_of_entries(after)
+        assert await prequential_scores(after) == await prequential_scores_of_entries(after)
         await write(pair.replica.url, plans)
         assert await stored(after) == await summed(after)
-        assert await first_scores(after) == await first_scores_of_entries(after)
+        assert await prequential_scores(after) == await prequential_scores_of_entries(after)
         assert await learned(after) == last_labels(plans)

@@ -68,7 +68,7 @@ def test_the_keys_of_the_classes_and_of_the_messages_follow_the_named_keys() -> 
 
     assert batch.pack_keys(keys)[len(LearnScriptKeys._fields) :] == [
         *keys.counts,
-        *keys.first_scores,
+        *keys.prequential_scores,
         keys.ledger("m0"),
         keys.ledger("m1"),
     ]

@@ -26,9 +26,9 @@ from tests.conftest import RedisServer
 from tests.store.acknowledged_lessons import lesson_segments
 from tests.store.algebra import (
     equals_redis_exactly,
-    first_scores,
-    first_scores_of_entries,
     live_entries,
+    prequential_scores,
+    prequential_scores_of_entries,
     stored,
     summed,
 )
@@ -103,7 +103,7 @@ async def records(model: Model, number: int) -> list[HistoryRecord]:
 
 async def assert_exact(model: Model) -> None:
     assert await stored(model) == await summed(model)
-    assert await first_scores(model) == await first_scores_of_entries(model)
+    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
 
 
 async def test_7_lessons_of_the_old_primary_are_taught_to_the_promoted_that_has_12_others(split: Split) -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.first_scores import FirstScore, FirstScores, FirstScoreWindow
+from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores, ScoreWindow
 from nbstream.policy.verdict import ModelState
 
 FIRSTS = st.builds(
-    FirstScore,
+    PrequentialScore,
     st.floats(0, 2e9),
     st.text("abcdefghij234567", min_size=1, max_size=24),
     st.floats(0, 1),
@@ -20,8 +20,8 @@ FIRSTS = st.builds(
 
 
 @given(FIRSTS)
-def test_a_first_score_comes_back_as_it_was(first: FirstScore) -> None:
-    assert FirstScore.unpack(first.pack()) == first
+def test_a_prequential_score_comes_back_as_it_was(first: PrequentialScore) -> None:
+    assert PrequentialScore.unpack(first.pack()) == first
 
 
 @pytest.mark.parametrize(
@@ -38,26 +38,28 @@ def test_a_first_score_comes_back_as_it_was(first: FirstScore) -> None:
         b"1.0 k\ney 0.5",
     ],
 )
-def test_bytes_that_are_no_first_score_are_refused(packed: bytes) -> None:
+def test_bytes_that_are_no_prequential_score_are_refused(packed: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
-        FirstScore.unpack(packed)
+        PrequentialScore.unpack(packed)
 
 
-def window(*first_scores: FirstScore) -> FirstScoreWindow:
-    scores_window = FirstScoreWindow()
-    for first in first_scores:
+def window(*prequential_scores: PrequentialScore) -> ScoreWindow:
+    scores_window = ScoreWindow()
+    for first in prequential_scores:
         scores_window.add(first.pack())
     return scores_window
 
 
 @given(st.lists(FIRSTS, max_size=30), st.integers(0, 30))
-def test_removed_first_scores_leave_no_trace(first_scores: list[FirstScore], count: int) -> None:
-    remaining = first_scores[:count]
-    removed = [first_score for first_score in first_scores[count:] if first_score not in remaining]
-    scores_window = window(*first_scores)
-    for first_score in removed:
-        scores_window.remove(first_score.pack())
-        scores_window.remove(first_score.pack())
+def test_removed_prequential_scores_leave_no_trace(prequential_scores: list[PrequentialScore], count: int) -> None:
+    remaining = prequential_scores[:count]
+    removed = [
+        prequential_score for prequential_score in prequential_scores[count:] if prequential_score not in remaining
+    ]
+    scores_window = window(*prequential_scores)
+    for prequential_score in removed:
+        scores_window.remove(prequential_score.pack())
+        scores_window.remove(prequential_score.pack())
 
     same = window(*remaining)
     assert (
@@ -72,30 +74,30 @@ def test_removed_first_scores_leave_no_trace(first_scores: list[FirstScore], cou
 
 
 @given(st.lists(FIRSTS, max_size=30, unique_by=lambda first: first.pack()), st.integers(1, 40))
-def test_the_oldest_are_dropped(first_scores: list[FirstScore], count: int) -> None:
-    scores_window, copy = window(*first_scores), window(*first_scores)
-    in_order = sorted(first_scores, key=lambda first: (first.at, first.pack()))
+def test_the_oldest_are_dropped(prequential_scores: list[PrequentialScore], count: int) -> None:
+    scores_window, copy = window(*prequential_scores), window(*prequential_scores)
+    in_order = sorted(prequential_scores, key=lambda first: (first.at, first.pack()))
 
     oldest = scores_window.keep_newest(count)
     if oldest is not None:
         copy.remove_before(oldest)
 
-    assert (oldest is None) == (len(first_scores) <= count)
+    assert (oldest is None) == (len(prequential_scores) <= count)
     assert scores_window.scores() == copy.scores() == in_order[-count:]
     assert list(scores_window.ascending_probabilities) == sorted(first.probability for first in in_order[-count:])
 
 
 def test_the_last_probabilities_are_in_the_order_of_time() -> None:
-    scores_window = window(FirstScore(3.0, "c", 0.2), FirstScore(1.0, "a", 0.1))
+    scores_window = window(PrequentialScore(3.0, "c", 0.2), PrequentialScore(1.0, "a", 0.1))
 
     assert scores_window.last_probabilities(3) == [0.1, 0.2]
     assert scores_window.last_probabilities(1) == [0.2]
 
 
 def test_the_model_has_learned_when_the_last_class_has_as_many_as_it_needs() -> None:
-    scores = FirstScores()
+    scores = PrequentialScores()
     for number, label in enumerate(("spam", "spam", "spam", "ham", "ham", "spam", "ham"), start=1):
-        scores[label].add(FirstScore(float(number), f"m{number}", 0.5).pack())
+        scores[label].add(PrequentialScore(float(number), f"m{number}", 0.5).pack())
 
     learned = {"ham": 3, "spam": 4}
 
@@ -105,10 +107,10 @@ def test_the_model_has_learned_when_the_last_class_has_as_many_as_it_needs() -> 
     assert scores.learned_at(ModelState(learned)) == -math.inf
 
 
-def test_what_was_learned_without_a_first_score_came_before_those_that_have_one() -> None:
-    scores = FirstScores()
+def test_what_was_learned_without_a_prequential_score_came_before_those_that_have_one() -> None:
+    scores = PrequentialScores()
     for number in range(1, 21):
-        scores[("ham", "spam")[number % 2]].add(FirstScore(float(number), f"m{number}", 0.5).pack())
+        scores[("ham", "spam")[number % 2]].add(PrequentialScore(float(number), f"m{number}", 0.5).pack())
     needed = {"ham": 5, "spam": 5}
     assert scores.learned_at(ModelState({"ham": 10, "spam": 10}, needed)) == 10.0
 

@@ -1,4 +1,4 @@
-"""First scores go with the ledger's entries, in Redis, in mirrors and in memory; only the oldest are dropped."""
+"""Prequential scores go with the ledger's entries, everywhere; only the oldest are dropped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy.first_scores import FirstScore, FirstScores
+from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
-from tests.store.algebra import first_scores, first_scores_of_entries
+from tests.store.algebra import prequential_scores, prequential_scores_of_entries
 from tests.store.mirror.mirrors import running
 from tests.store.notes import NOTE
 from tests.store.transfer.model_archives import export_model, import_model
@@ -30,22 +30,22 @@ steps = st.lists(st.tuples(st.sampled_from(MESSAGES), st.none() | lessons), max_
 
 
 def entry(message: str, label: str, at: float, probability: float, old: LedgerEntry | None) -> LedgerEntry:
-    """An entry as the filter writes it: a message that was learned before keeps its first score."""
-    first = old.first_score if old else FirstScore(at, message, probability).pack()
+    """An entry as the filter writes it: a message that was learned before keeps its prequential score."""
+    first = old.prequential_score if old else PrequentialScore(at, message, probability).pack()
     return LedgerEntry(secrets.token_hex(4), label, 1000, (b"a",), at, "test", "nobody", 0.0, (), first)
 
 
-def packed(scores: FirstScores) -> dict[str, list[bytes]]:
+def packed(scores: PrequentialScores) -> dict[str, list[bytes]]:
     return {label: [score.pack() for score in scores[label].scores()] for label in CLASSES}
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=steps, after=steps)
-async def test_redis_a_mirror_and_a_model_in_memory_hold_the_same_first_scores(
+async def test_redis_a_mirror_and_a_model_in_memory_hold_the_same_prequential_scores(
     client: Redis, before: list[Step], after: list[Step]
 ) -> None:
     await client.flushall()
-    memory, redis = MemoryModel(first_scores=LIMIT), Model(client, "test", 3600, first_scores=LIMIT)
+    memory, redis = MemoryModel(prequential_scores=LIMIT), Model(client, "test", 3600, prequential_scores=LIMIT)
 
     async def follow(steps: list[Step]) -> None:
         for message, lesson in steps:
@@ -55,29 +55,29 @@ async def test_redis_a_mirror_and_a_model_in_memory_hold_the_same_first_scores(
                 assert isinstance(await model.commit_lesson(message, await model.entry(message), new, NOTE), bytes)
 
     await follow(before)
-    async with running(Mirror(Model(client, "test", 3600, first_scores=LIMIT), 5.0)) as mirror:
+    async with running(Mirror(Model(client, "test", 3600, prequential_scores=LIMIT), 5.0)) as mirror:
         await follow(after)
         await mirror.wait_until_applied(await redis.last_change())
 
-        assert packed(await mirror.first_scores()) == packed(await redis.first_scores())
-    assert packed(await memory.first_scores()) == packed(await redis.first_scores())
-    assert all(len(scores) <= LIMIT for scores in packed(await redis.first_scores()).values())
+        assert packed(await mirror.prequential_scores()) == packed(await redis.prequential_scores())
+    assert packed(await memory.prequential_scores()) == packed(await redis.prequential_scores())
+    assert all(len(scores) <= LIMIT for scores in packed(await redis.prequential_scores()).values())
 
 
-async def test_an_import_adds_the_first_scores_of_its_entries_and_the_newest_stay(client: Redis) -> None:
-    source, target = Model(client, "source", 3600), Model(client, "target", 3600, first_scores=LIMIT)
+async def test_an_import_adds_the_prequential_scores_of_its_entries_and_the_newest_stay(client: Redis) -> None:
+    source, target = Model(client, "source", 3600), Model(client, "target", 3600, prequential_scores=LIMIT)
     await source.open()
     for at, message in enumerate(MESSAGES):
         await source.commit_lesson(message, None, entry(message, "ham", float(at), 0.5, None), NOTE)
 
     await import_model(target, await export_model(source))
 
-    message_keys = [first.message_key for first in (await target.first_scores())["ham"].scores()]
+    message_keys = [first.message_key for first in (await target.prequential_scores())["ham"].scores()]
     assert message_keys == MESSAGES[-LIMIT:]
-    assert await first_scores(source) == await first_scores_of_entries(source)
+    assert await prequential_scores(source) == await prequential_scores_of_entries(source)
 
 
-async def test_a_mirror_sees_the_first_scores_of_an_import(client: Redis) -> None:
+async def test_a_mirror_sees_the_prequential_scores_of_an_import(client: Redis) -> None:
     source, target = Model(client, "source", 3600), Model(client, "target", 3600)
     for model in (source, target):
         await model.open()
@@ -85,7 +85,7 @@ async def test_a_mirror_sees_the_first_scores_of_an_import(client: Redis) -> Non
     async with running(Mirror(Model(client, "target", 3600), 5.0)) as mirror:
         await import_model(target, await export_model(source))
 
-        await until(lambda: len(mirror.loaded_first_scores["ham"]) == 1)
+        await until(lambda: len(mirror.loaded_prequential_scores["ham"]) == 1)
 
 
 async def scan_calls(client: Redis) -> int:
@@ -93,29 +93,33 @@ async def scan_calls(client: Redis) -> int:
     return int(commands.get("cmdstat_zscan", {"calls": 0})["calls"])
 
 
-async def test_a_model_scans_first_scores_once_and_then_follows_the_changes(client: Redis) -> None:
-    reader, writer = Model(client, "test", 3600), Model(client, "test", 3600, first_scores=LIMIT)
-    assert packed(await reader.first_scores()) == {label: [] for label in CLASSES}
+async def test_a_model_scans_prequential_scores_once_and_then_follows_the_changes(client: Redis) -> None:
+    reader, writer = Model(client, "test", 3600), Model(client, "test", 3600, prequential_scores=LIMIT)
+    assert packed(await reader.prequential_scores()) == {label: [] for label in CLASSES}
     before = await scan_calls(client)
 
     for at, message in enumerate([*MESSAGES, MESSAGES[-1]]):
         old = await writer.entry(message)
         new = None if old else entry(message, "ham", float(at), 0.5, None)
         await writer.commit_lesson(message, old, new, NOTE)
-        assert packed(await reader.first_scores()) == packed(await Model(client, "test", 3600).first_scores())
+        assert packed(await reader.prequential_scores()) == packed(
+            await Model(client, "test", 3600).prequential_scores()
+        )
         before += 2  # the model made just now, one a class
 
-    assert [first.message_key for first in (await reader.first_scores())["ham"].scores()] == MESSAGES[-LIMIT:-1]
+    assert [first.message_key for first in (await reader.prequential_scores())["ham"].scores()] == MESSAGES[
+        -LIMIT:-1
+    ]
     assert await scan_calls(client) == before
 
 
-async def test_a_model_scans_first_scores_again_after_an_import(client: Redis) -> None:
+async def test_a_model_scans_prequential_scores_again_after_an_import(client: Redis) -> None:
     source, target = Model(client, "source", 3600), Model(client, "target", 3600)
     await source.open()
     await target.open()
-    assert len((await target.first_scores())["ham"]) == 0
+    assert len((await target.prequential_scores())["ham"]) == 0
     await source.commit_lesson("m", None, entry("m", "ham", 1.0, 0.5, None), NOTE)
 
     await import_model(Model(client, "target", 3600), await export_model(source))
 
-    assert len((await target.first_scores())["ham"]) == 1
+    assert len((await target.prequential_scores())["ham"]) == 1

@@ -1,8 +1,8 @@
-"""First scores: what is read is written again, and the copies of a window agree whatever the changes were."""
+"""Prequential scores: what is read is written again, and the copies of a window agree whatever comes."""
 
 from __future__ import annotations
 
-from nbstream.policy.first_scores import FirstScore, FirstScores
+from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
 from nbstream.store.model.history import Assessment
 from tests.fuzz.target import FuzzTarget
 
@@ -10,7 +10,7 @@ _NAMES = (b"first:ham", b"first:spam")
 
 
 def _check(data: bytes) -> None:
-    one, two = FirstScores(), FirstScores()
+    one, two = PrequentialScores(), PrequentialScores()
     for line in data.split(b"\n"):
         for packed in line.split(b";"):
             _check_packed(packed)
@@ -19,7 +19,7 @@ def _check(data: bytes) -> None:
         try:
             one.apply_change(change)
         except ValueError:
-            return  # whoever follows the changes reads all first scores again
+            return  # whoever follows the changes reads all prequential scores again
         for _ in range(2):  # a change may be applied twice
             two.apply_change(change)
     for label in ("ham", "spam"):
@@ -32,12 +32,12 @@ def _check(data: bytes) -> None:
 
 def _check_packed(packed: bytes) -> None:
     try:
-        first_score = FirstScore.unpack(packed)
+        prequential_score = PrequentialScore.unpack(packed)
     except ValueError:
         pass
     else:
-        assert 0 <= first_score.probability <= 1
-        assert FirstScore.unpack(first_score.pack()) == first_score
+        assert 0 <= prequential_score.probability <= 1
+        assert PrequentialScore.unpack(prequential_score.pack()) == prequential_score
     try:
         assessment = Assessment.unpack(packed)
     except ValueError:
