@@ -1,13 +1,9 @@
-"""Fixtures for all tests: a real Redis, and programs that may be missing.
-
-A missing server or program is a visible skip at home and a failure where ``CI=true``.
-"""
+"""Fixtures for all tests: a real Redis, and programs that may be missing, see ``tests.programs``."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +19,7 @@ from redis.asyncio import Redis
 
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers
+from tests.programs import find_program, missing
 from tests.redis_servers.programs import is_built_with_tls, server_programs
 from tests.waiting import DEADLINE_SECONDS
 
@@ -31,13 +28,6 @@ hypothesis.settings.register_profile(
     "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("patient")
-
-
-def missing(what: str) -> None:
-    """Skip at home, fail in CI."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{what} is missing")
-    pytest.skip(f"{what} is missing")
 
 
 class Loop(uvloop.Loop):
@@ -63,14 +53,7 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 @pytest.fixture(scope="session")
 def program() -> Callable[[str], str]:
     """The path of a program that a Debian package brings."""
-
-    def find(name: str) -> str:
-        path = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin:/sbin")
-        if path is None:
-            missing(name)
-        return str(path)
-
-    return find
+    return find_program
 
 
 class RedisServer:

@@ -99,7 +99,7 @@ async def test_a_refusal_of_data_holds_for_all_recipients(play: Play, lmtp_to: L
 )
 async def test_what_was_accepted_stays_accepted(rest: str, play: Play, lmtp_to: LmtpTo) -> None:
     server = await play(TO_BOB_AND_CAROL + SAVED + rest, ASK + ASK_BOB + DATA + SAVED, lmtp=True)
-    next_hop = lmtp_to(server.port, reply_timeout_seconds=0.5)
+    next_hop = lmtp_to(server.port, reply_timeout_seconds=2)
 
     replies = (await send(next_hop, BOB, CAROL)).per_recipient(2)
 

@@ -82,6 +82,8 @@ class Dovecot:
     """The configuration in ``folder`` and, within ``running``, the processes; ``program`` finds Dovecot's own."""
 
     def __init__(self, folder: Path, program: Callable[[str], str], filter_port: int) -> None:
+        for name in ("dovecot", "sievec", "/usr/lib/dovecot/imap"):  # each is of another package
+            program(name)
         self.folder = folder
         self._program = program
         self._filter = filter_port

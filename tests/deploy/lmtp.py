@@ -54,6 +54,8 @@ class LmtpDovecot:
     """The configuration in ``folder`` and, within ``running``, the processes; ``program`` finds Dovecot's own."""
 
     def __init__(self, folder: Path, program: Callable[[str], str]) -> None:
+        for name in ("dovecot", "/usr/lib/dovecot/lmtp"):  # each is of another package
+            program(name)
         self.folder = folder
         self.socket = folder / "run" / "nbstream-lmtp"
         self._program = program

@@ -61,6 +61,8 @@ class Rspamd:
     """rspamd with its milter and a Redis; ``local`` is what its guides call ``/etc/rspamd/local.d``."""
 
     def __init__(self, folder: Path, program: Callable[[str], str]) -> None:
+        # Both before the user is needed that the package makes.
+        rspamd, redis_server = program("rspamd"), program("redis-server")
         self.folder = folder / "rspamd"
         self.local = self.folder / "local.d"
         self.milter, self.controller, normal = (free_port() for _ in range(3))
@@ -92,12 +94,12 @@ class Rspamd:
             )
         ]
         configuration = "/etc/rspamd/rspamd.conf"
-        words = [program("rspamd"), "-c", configuration, "-f", "-u", "_rspamd", "-g", "_rspamd", *self._variables]
+        words = [rspamd, "-c", configuration, "-f", "-u", "_rspamd", "-g", "_rspamd", *self._variables]
         self.server = Running(words, self.milter, self.folder / "log/out")
         port = free_port()
         options = ["--bind", "127.0.0.1", "--unixsocket", redis, "--unixsocketperm", "777", "--dir", self.folder]
         self._redis = Running(
-            [program("redis-server"), "--port", str(port), "--save", "", *map(str, options)],
+            [redis_server, "--port", str(port), "--save", "", *map(str, options)],
             port,
             self.folder / "log/redis",
         )
@@ -128,6 +130,7 @@ class Spampd:
     """spampd, which passes mail on to ``back``; ``local`` stands for ``/etc/spamassassin/local.cf``."""
 
     def __init__(self, folder: Path, program: Callable[[str], str]) -> None:
+        spampd = program("spampd")  # before the user is needed that the package makes
         self.port, self.back = free_port(), free_port()
         home = folder / "spamassassin"
         home.mkdir()
@@ -138,7 +141,7 @@ class Spampd:
         listen = [f"--port={self.port}", "--relayhost=127.0.0.1", f"--relayport={self.back}"]
         users = ["--user=spampd", "--group=spampd", f"--pid={home}/pid", f"--saconfig={self.local}"]
         words = ["--nodetach", "--tagall", "--local-only", "--children=1", "--logsock=inet", *listen, *users]
-        self.server = Running([program("spampd"), *words], self.port, folder / "spampd.log")
+        self.server = Running([spampd, *words], self.port, folder / "spampd.log")
 
 
 class Spamd:

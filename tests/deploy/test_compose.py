@@ -142,7 +142,7 @@ def test_mail_goes_through_all_of_it_and_users_teach(
     prepared: tuple[Path, str], program: Callable[[str], str], tmp_path: Path
 ) -> None:
     """A stranger's mail arrives with a verdict; Junk and a feedback address teach; nothing else gets in."""
-    for name in ("postfix", "dovecot", "redis-server", "sievec", "ip"):
+    for name in ("postfix", "/usr/lib/dovecot/imap", "/usr/lib/dovecot/lmtp", "redis-server", "sievec", "ip"):
         program(name)
     compose, password = prepared
     (tmp_path / "containers").mkdir()

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import missing
 from tests.deploy.postfix import DEPLOY
+from tests.programs import missing
 from tests.waiting import DEADLINE_SECONDS
 from tools.completion import INSTALLED
 

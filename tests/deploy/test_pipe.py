@@ -262,7 +262,7 @@ def test_maildrop(site: Site, program: Callable[[str], str]) -> None:
 
 
 def test_sieve(site: Site, program: Callable[[str], str]) -> None:
-    lda = Path("/usr/lib/dovecot/dovecot-lda")
+    lda = program("/usr/lib/dovecot/dovecot-lda")
     conf, sieve = site.folder / "dovecot.conf", site.piece("junk.sieve", site.folder / "junk.sieve", 0o644)
     piece = site.piece("dovecot-2.3.conf", site.folder / "filter.conf", 0o644)
     conf.write_text(

@@ -15,10 +15,11 @@ from redis import Redis
 
 from nbstream.store.connection import ConnectionOptions, DurabilityRisk, durability_risks, open_client
 from nbstream.store.embedded.server_programs import find_servers
-from tests.conftest import RedisServer, missing
+from tests.conftest import RedisServer
 from tests.deploy.postfix import DEPLOY
 from tests.integration.daemon import command
 from tests.letters import letters
+from tests.programs import missing
 
 LEARNED = 24  # messages
 READERS: dict[bytes, Callable[[Any, bytes], object]] = {

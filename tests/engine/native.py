@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 
 from nbstream.engine.choice import LIBRARY_FILE, load_library
-from tests.conftest import missing
+from tests.programs import missing
 
 
 def native_library() -> ctypes.CDLL:

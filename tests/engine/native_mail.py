@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import IO
 
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MimePart
+from tests.programs import find_program
 
 _NATIVE = Path(__file__).parent.parent.parent / "native"
 LEFT_TO_PYTHON = b"?"
@@ -51,15 +51,11 @@ class NativeMail:
         return content
 
 
-def build_native_mail(profile: str = "dev") -> Path | None:
-    """Return the program that answers, or None where there is no cargo. Its arithmetic is checked."""
-    cargo = shutil.which(os.environ.get("CARGO", "cargo"))
-    if cargo is None:
-        return None
-    options = ("--quiet", "--offline", "--profile", profile, "--example", "mail_answers")
-    subprocess.run((cargo, "build", *options), cwd=_NATIVE, check=True)
-    folder = "debug" if profile == "dev" else profile
-    return _NATIVE / "target" / folder / "examples" / "mail_answers"
+def build_native_mail() -> Path:
+    """Return the program that answers. Its arithmetic is checked."""
+    cargo = find_program(os.environ.get("CARGO", "cargo"))
+    subprocess.run((cargo, "build", "--quiet", "--offline", "--example", "mail_answers"), cwd=_NATIVE, check=True)
+    return _NATIVE / "target" / "debug" / "examples" / "mail_answers"
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from nbstream.mail.message import Message, decode_unread_end
 from nbstream.mail.mime import MessageLimits
 from nbstream.mail.parameters import parse_parameters
 from nbstream.policy.message_reader import MessageReader
-from tests.conftest import missing
 from tests.engine.native_mail import NativeMail, build_native_mail, message_difference, running_native_mail
 from tests.expensive_messages import KNOWN
 from tests.fuzz.target import load_target
@@ -35,11 +34,7 @@ _LIMITS = (
 
 @pytest.fixture(scope="module")
 def native() -> Iterator[NativeMail]:
-    program = build_native_mail()
-    if program is None:
-        missing("cargo")
-    assert program
-    with running_native_mail(program) as running:
+    with running_native_mail(build_native_mail()) as running:
         yield running
 
 

@@ -31,6 +31,7 @@ from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
 from tests.filter.filters import labelled, make_filter, with_parts
 from tests.store.algebra import stored, summed
 from tests.store.proxy import Fate, Proxy
+from tests.waiting import DEADLINE_SECONDS
 
 DAY = 86_400.0
 KEY = DISPUTED.key
@@ -212,7 +213,7 @@ async def test_two_who_insist_at_once_make_one_step(
 
         async def meet(request: bytes) -> Fate:
             if b"EVALSHA" in request and KEY.encode() in request:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(DEADLINE_SECONDS):
                     await barrier.wait()
             return Fate.PASS
 

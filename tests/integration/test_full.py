@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from tests.conftest import RedisServer, missing
+from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, command, wait_until
 from tests.integration.test_life import send
+from tests.programs import missing
 
 FEEDBACK = "spam@nbstream.invalid"
 CHECKED = "nbstream_score_probability_count"

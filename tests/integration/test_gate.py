@@ -47,7 +47,7 @@ def test_mail_goes_on_and_lessons_are_put_off_until_redis_is_back(
 ) -> None:
     with Gate(own_redis.socket) as gate, DaemonProcess(write_settings(tmp_path, gate, workers)) as daemon:
         for behaviour in behaviours:
-            assert lesson_status(daemon, 0) == 200
+            wait_until(lambda: lesson_status(daemon, 0) == 200)
             for number, passing in enumerate((0, 3, 6000)):  # bytes of replies
                 gate.behaviour, gate.passing = behaviour, passing
                 gate.cut()

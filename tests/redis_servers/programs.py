@@ -29,5 +29,5 @@ def server_programs() -> dict[str, Path]:
 def is_built_with_tls(program: Path) -> bool:
     """Return whether this server can speak TLS: one that can asks for a certificate, and ends."""
     words = [str(program), "--port", "0", "--tls-port", str(free_port())]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=10, check=False)
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     return "tls-cert-file" in ended.stdout

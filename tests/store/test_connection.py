@@ -15,8 +15,9 @@ from nbstream.store.connection.options import TlsOptions
 from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer, missing
+from tests.conftest import RedisServer
 from tests.integration.daemon import free_port
+from tests.programs import missing
 from tests.store.notes import NOTE
 
 TOKENS = tuple(b"body:%d" % n for n in range(300))

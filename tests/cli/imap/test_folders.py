@@ -163,7 +163,7 @@ def test_large_messages_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_server_that_sends_little_by_little_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "_COMMAND_SECONDS", 1.0)
     _, errors, _ = read(*WHOLE[:3], b"...")
     assert errors == ["timed out"]
 

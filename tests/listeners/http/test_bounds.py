@@ -32,8 +32,8 @@ async def http(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpListen
 
 @pytest.fixture
 async def impatient(client: Redis, tmp_path: Path) -> AsyncIterator[RunningHttpListener]:
-    """A listener that waits for half a second."""
-    async with open_http(client, tmp_path, patience_seconds=0.5) as running:
+    """A listener that waits for a second."""
+    async with open_http(client, tmp_path, patience_seconds=1) as running:
         yield running
 
 

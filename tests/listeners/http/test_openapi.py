@@ -11,8 +11,8 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from tests.conftest import missing
 from tests.listeners.http.http_listener import PRIZE, open_http
+from tests.programs import missing
 
 CONFIG = """
 [generation]

@@ -181,7 +181,7 @@ async def test_the_mail_server_is_asked_for_patience(client: Redis) -> None:
 
 @pytest.mark.parametrize("limit", ["idle_timeout_seconds", "message_timeout_seconds"])
 async def test_a_mail_server_that_sends_nothing_more_is_disconnected(client: Redis, limit: str) -> None:
-    limits: dict[str, Any] = {limit: 0.2}
+    limits: dict[str, Any] = {limit: 1}
     async with open_milter(client, **limits) as milter:
         server = await milter.server()
         await server.begin()
@@ -217,7 +217,7 @@ async def opened_sessions(milter: RunningMilter) -> list[MilterSession]:
 
 
 async def test_a_message_that_trickles_in_has_one_deadline_for_all_of_it(client: Redis) -> None:
-    async with open_milter(client, message_timeout_seconds=0.2) as milter:
+    async with open_milter(client, message_timeout_seconds=1) as milter:
         server = await milter.server()
         await server.begin()
         end = asyncio.create_task(rest(server))

@@ -173,7 +173,7 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
 async def test_a_client_that_is_never_silent_and_sends_no_whole_message_is_disconnected(
     client: Redis, tmp_path: Path, data: bytes
 ) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", message_timeout_seconds=0.2) as smtp:
+    async with open_smtp_listener(client, tmp_path / "m", message_timeout_seconds=1) as smtp:
         dialogue = await smtp.talk()
         if data == b"x":
             await dialogue.begin()
@@ -460,7 +460,7 @@ async def test_a_client_that_closes_its_side_after_the_dot_gets_its_answer(smtp:
 
 
 async def test_a_client_that_reads_nothing_is_dropped(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", idle_timeout_seconds=0.5) as smtp:
+    async with open_smtp_listener(client, tmp_path / "m", idle_timeout_seconds=2) as smtp:
         dialogue = await smtp.talk()
         transport = cast("asyncio.Transport", dialogue.writer.transport)
         transport.pause_reading()

@@ -209,7 +209,7 @@ async def test_a_request_that_trickles_in_has_one_deadline_for_all_of_it(client:
 
 
 async def test_a_client_that_never_reads_its_answer_is_disconnected(client: Redis) -> None:
-    async with open_spamd(client, idle_timeout_seconds=0.5) as spamd:
+    async with open_spamd(client, idle_timeout_seconds=2) as spamd:
         _, writer = await spamd.connect()
         writer.transport.pause_reading()  # type: ignore[attr-defined]  # of every socket's transport
         writer.write(request("PROCESS", message=b"m" * (20 << 20)))

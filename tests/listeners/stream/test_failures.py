@@ -20,7 +20,7 @@ from tests.waiting import DEADLINE_SECONDS, until
 
 
 async def test_a_fault_is_tried_again_and_then_set_aside(client: Redis, shared_redis: RedisServer) -> None:
-    async with working(client, shared_redis.url, claim_seconds=0.3) as worker:
+    async with working(client, shared_redis.url, claim_seconds=1) as worker:
         worker.filter.times = 2
         healed = await worker.answer(text="poison that is cured")
         assert "verdict" in healed
@@ -45,11 +45,11 @@ async def test_an_entry_that_ends_its_workers_is_set_aside_and_others_are_answer
             pipe.xadd(keys.incoming, {"text": text})
         stream_ids = [stream_id.decode() for stream_id in await pipe.execute()]
     for _ in range(3):
-        async with working(client, shared_redis.url, claim_seconds=0.3) as worker:
+        async with working(client, shared_redis.url, claim_seconds=1) as worker:
             await asyncio.wait([worker.task], timeout=DEADLINE_SECONDS)
             assert worker.task.cancelled()
 
-    async with working(client, shared_redis.url, claim_seconds=0.3) as worker:
+    async with working(client, shared_redis.url, claim_seconds=1) as worker:
         await worker.answered(*stream_ids)
         assert [answer["entry"] for answer in await worker.answers() if "error" in answer] == stream_ids[-1:]
 
@@ -144,11 +144,11 @@ async def test_nothing_is_claimed_while_claims_cannot_be_renewed(
 
 
 async def test_the_entries_of_a_dead_worker_are_taken_over(client: Redis, shared_redis: RedisServer) -> None:
-    async with working(client, shared_redis.url, claim_seconds=0.3) as dead:
+    async with working(client, shared_redis.url, claim_seconds=1) as dead:
         stream_ids = [(await dead.add(text=f"slow {number}")).decode() for number in range(5)]
         await until(lambda: len(dead.filter.begun) == 5)
         dead.task.cancel()
-        async with working(client, shared_redis.url, claim_seconds=0.3) as successor:
+        async with working(client, shared_redis.url, claim_seconds=1) as successor:
             successor.filter.go.set()
             await successor.answered(*stream_ids)
 

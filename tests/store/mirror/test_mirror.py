@@ -184,8 +184,8 @@ async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(
 
 
 async def test_a_redis_that_answers_nothing_is_not_followed(mirrored: Mirrored, own_redis: RedisServer) -> None:
-    follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=0.3), retries=0), "test", 3600)
-    async with mirrored(follower, 0.3) as mirror:
+    follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1), retries=0), "test", 3600)
+    async with mirrored(follower, 1) as mirror:
         own_redis.hang()
 
         await until(lambda: not mirror.following)
