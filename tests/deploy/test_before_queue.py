@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from nbstream import config
 from tests.deploy.postfix import BEFORE_QUEUE, DEPLOY, FRIEND, STRANGER, Postfix, logins, open_folder
 from tests.handbook.pages import page
 from tests.integration.daemon import DaemonProcess, wait_until
@@ -79,14 +78,6 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
             wait_until(lambda: whole.learned("spam") == whole.learned("ham") == 40)
             yield whole
             whole.daemon.kill()
-
-
-def test_the_settings_fit_the_services() -> None:
-    settings = config.load_settings(SETTINGS)
-    assert settings.listeners.smtp is not None
-    assert str(settings.listeners.smtp.listen) == "127.0.0.1:10025"
-    assert settings.relay.reply_timeout_seconds + settings.relay.connect_timeout_seconds < 100
-    assert settings.limits.max_connections >= 100
 
 
 def test_mail_is_delivered_once_with_its_verdict_and_the_sender_sees_the_reply_of_the_queue(site: Site) -> None:

@@ -20,9 +20,8 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Sink
 
-from nbstream import config
 from tests.deploy.dovecot import DELETED, PIECES, Dovecot
-from tests.deploy.postfix import DEPLOY, open_folder
+from tests.deploy.postfix import open_folder
 from tests.integration.daemon import DaemonProcess, free_port, wait_until
 
 REPORT = PIECES / "nbstream-report"
@@ -294,13 +293,3 @@ def test_line_ends_and_dots_do_not_make_another_message(site: Site, end: bytes) 
     assert site.send("spam@nbstream.invalid", raw.replace(b"\n", b"\r\n")).startswith(
         "250 2.0.0 already learned as spam"
     )
-
-
-@pytest.mark.parametrize(("name", "label"), [("report-spam.sieve", "spam"), ("report-ham.sieve", "ham")])
-def test_the_scripts_fit_the_settings(name: str, label: str) -> None:
-    settings = config.load_settings(DEPLOY / "postfix" / "nbstream.yaml")
-    assert settings.listeners.smtp is not None
-    address = {"spam": settings.feedback.spam_address, "ham": settings.feedback.ham_address}[label]
-    listen = settings.listeners.smtp.listen
-    script = (PIECES / name).read_text()
-    assert f'pipe :copy "{REPORT.name}" ["{listen}", "{address}"];' in script

@@ -15,7 +15,6 @@ import pytest
 from nbstream import config
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.next_hop_connection import SmtpServer
-from nbstream.delivery.settings import ServerNextHopSetting
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from tests.deploy.lmtp import PIECES, LmtpDovecot
 from tests.deploy.postfix import LMTP, STRANGER, Postfix, logins, open_folder
@@ -72,19 +71,6 @@ def site(program: Callable[[str], str], redis_binary: Path, dovecot: LmtpDovecot
             whole = Site(postfix, settings, DaemonProcess(settings).ready(), dovecot)
             yield whole
             whole.daemon.kill()
-
-
-def test_the_settings_fit_the_services() -> None:
-    settings = config.load_settings(SETTINGS)
-    next_hop = settings.relay.next_hop
-    assert isinstance(next_hop, ServerNextHopSetting)
-    folder, _, name = str(next_hop.address).removeprefix("unix:").rpartition("/")
-    assert folder == "/run/dovecot"
-    assert f"unix_listener {name} " in (PIECES / "dovecot.conf").read_text()
-    assert settings.listeners.smtp is not None
-    port = str(settings.listeners.smtp.listen).removeprefix("127.0.0.1:")
-    assert f"nbstream:[127.0.0.1]:{port}\n" in (PIECES / "main.cf").read_text()
-    assert settings.verdict.reject is None
 
 
 MESSAGES = {

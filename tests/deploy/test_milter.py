@@ -14,8 +14,6 @@ from smtplib import SMTPDataError
 
 import pytest
 
-from nbstream import config
-from nbstream.addresses import UnixAddress
 from nbstream.mail.message import Message
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.message_reader import MessageReader
@@ -110,19 +108,6 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:  
             whole = Site(postfix, settings, plain, DaemonProcess(settings).ready())
             yield whole
             whole.daemon.kill()
-
-
-def test_the_settings_fit_postfix() -> None:
-    settings = config.load_settings(SETTINGS)
-    main = (PIECES / "main.cf").read_text()
-
-    assert settings.listeners.smtp is None
-    assert settings.listeners.milter is not None
-    address = settings.listeners.milter.listen
-    assert isinstance(address, UnixAddress)
-    assert f"\nsmtpd_milters = unix:{address.path.relative_to('/var/spool/postfix')}\n" in main
-    assert str(address.path.parent) in (DEPLOY / "systemd" / "nbstream.tmpfiles").read_text()
-    assert settings.on_filter_failure == "defer"
 
 
 def test_mail_from_outside_is_delivered_with_one_verdict(site: Site) -> None:

@@ -13,7 +13,6 @@ import pytest
 from nbstream import config
 from nbstream.addresses import TcpAddress
 from nbstream.daemon.status import DaemonStatus
-from nbstream.delivery.settings import ServerNextHopSetting
 from nbstream.doctor import canary, examination
 from nbstream.doctor.canary import send_canary
 from tests.deploy.postfix import (
@@ -50,39 +49,6 @@ def service(postfix: Postfix, port: int) -> dict[str, str]:
     lines = postfix.postconf("-P", f"127.0.0.1:{port}/inet").splitlines()
     pairs = (line.partition(" =") for line in lines)
     return {name.rpartition("/")[2]: value.strip() for name, _, value in pairs}
-
-
-def test_the_feedback_domain_is_guarded_before_anything_is_permitted(postfix: Postfix) -> None:
-    restrictions = entries(postfix, "smtpd_relay_restrictions")
-    assert restrictions.startswith("check_sender_access inline:{ { nbstream.invalid = 550 ")
-    guard = restrictions.index("check_recipient_access inline:{ nbstream.invalid=nbstream_feedback }")
-    assert guard < restrictions.index("permit_")
-    assert entries(postfix, "smtpd_restriction_classes") == "nbstream_feedback"
-    allowed = entries(postfix, "nbstream_feedback")
-    assert allowed.endswith("permit_mynetworks permit_sasl_authenticated reject")
-    assert allowed.count("permit_") == 2
-
-
-def test_the_way_back_refuses_nothing_and_does_nothing_twice(postfix: Postfix) -> None:
-    back = service(postfix, postfix.reinjection)
-    assert back["content_filter"] == ""
-    assert back["mynetworks"] == "127.0.0.0/8"
-    overridden = set(back["receive_override_options"].split(","))
-    assert overridden == {"no_header_body_checks", "no_unknown_recipient_checks", "no_milters"}
-    for stage in ("helo", "sender", "data", "end_of_data"):
-        assert back[f"smtpd_{stage}_restrictions"] == ""
-    for stage in ("client", "relay"):
-        assert back[f"smtpd_{stage}_restrictions"] == "permit_mynetworks,reject"
-
-
-def test_the_settings_fit_the_services() -> None:
-    settings = config.load_settings(SETTINGS)
-    next_hop = settings.relay.next_hop
-    assert isinstance(next_hop, ServerNextHopSetting)
-    assert f"\n{next_hop.address} inet" in (DEPLOY / "postfix" / "master.cf").read_text()
-    assert settings.listeners.smtp is not None
-    assert str(settings.listeners.smtp.listen) == "127.0.0.1:10025"
-    assert "nbstream:[127.0.0.1]:10025" in (DEPLOY / "postfix" / "main.cf").read_text()
 
 
 def test_what_the_site_had_stays_and_the_way_back_leads_to_it(program: Callable[[str], str]) -> None:

@@ -87,9 +87,3 @@ def test_postfix_in_its_chroot_reaches_a_socket_and_others_do_not(
     folder = Path(service["ReadWritePaths"].removeprefix("-"))
     made = (tmp_path / folder.relative_to("/")).stat()
     assert (oct(made.st_mode)[-4:], made.st_uid, made.st_gid) == ("2710", 4321, 4322)
-
-
-def test_it_runs_as_a_user_without_privileges(service: configparser.SectionProxy) -> None:
-    assert service["User"] == "nbstream"
-    assert service["CapabilityBoundingSet"] == ""
-    assert service["NoNewPrivileges"] == "yes"

@@ -16,8 +16,6 @@ from tests.deploy.watching import Prometheus, labels, named, queries, rules, wat
 from tests.integration.daemon import DaemonProcess, command, wait_until
 from tests.letters import write_corpus
 
-METRICS = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text()
-
 COUNT = 40
 """Messages of each wave."""
 
@@ -159,10 +157,3 @@ def test_whatever_the_daemon_exports_is_in_the_dashboard(watched: Watched) -> No
     exported = {re.sub("_(bucket|sum|count)$", "", name) for name in watched.exported()}
 
     assert exported - shown == set()
-
-
-def test_the_table_of_metrics_is_true_and_complete(watched: Watched) -> None:
-    documented = set(re.findall(r"^\| `(nbstream_\w+)` \|", METRICS, re.MULTILINE))
-    exported = {re.sub("_(bucket|sum|count)$", "", name) for name in watched.exported()}
-
-    assert documented == exported
