@@ -781,7 +781,6 @@ def _add_evaluate(commands: Commands) -> None:
     evaluate.add_argument(
         "--json-file", type=arguments.file_path, metavar="FILE", help="the same object written to a file"
     )
-    evaluate.json_hint = "--json prints to standard output; to write a file give --json-file FILE"
     evaluate.add_argument(
         "--scores",
         type=arguments.file_path,

@@ -27,9 +27,6 @@ class CommandParser(argparse.ArgumentParser):
     another one.
     """
 
-    json_hint = ""
-    """What is added where ``--json`` is given a value, which it took in an older version."""
-
     exit_codes: Mapping[int, str] = MappingProxyType({})
     """What the exit codes mean for this command where it says more than ``EXIT_CODE_MEANINGS``."""
 
@@ -38,8 +35,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and what is wrong on standard error, and exit with 64."""
-        hint = f"; {self.json_hint}" if self.json_hint and message.startswith("argument --json:") else ""
-        print_note(f"{self.format_usage()}{self.prog}: {printable(message)}{hint}")
+        print_note(f"{self.format_usage()}{self.prog}: {printable(message)}")
         self.exit(EX_USAGE)
 
     def parse_known_args(  # type: ignore[override]  # what the two overloads of the stub come to
@@ -48,8 +44,7 @@ class CommandParser(argparse.ArgumentParser):
         """Refuse unknown words here: argparse leaves them to the outermost parser, with the usage of that one."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            hint = f"; {self.json_hint}" if self.json_hint and options.json else ""
-            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return options, unknown
 
 

@@ -43,7 +43,7 @@ _PIPE_BYTES = 1 << 20  # some five chunks: with the usual 64 KiB both processes 
 MessageSource: TypeAlias = "Callable[[list[InputError]], Iterator[tuple[NamedMessage, str | None]]]"
 """Yields messages and the class that each is learned into, and adds to a list what it could not read.
 
-None stands for unlearning, which takes back whatever an older version has learned.
+None stands for unlearning.
 """
 
 

@@ -86,7 +86,7 @@ class CorrespondentStore:
     async def write(self, sent: Sequence[SentFacts]) -> None:
         """Add facts, and trim the stream: each entry that is added by number and by age in turn.
 
-        XADD does one of both, and XTRIM is not among the commands that its user could use in earlier versions.
+        XADD does one of both.
         """
         oldest = int((time.time() - max(self.known.answer_seconds, self.known.sender_seconds)) * 1000)
         trims: Any = ({"maxlen": self.known.limit}, {"minid": oldest})

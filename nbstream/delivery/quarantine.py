@@ -287,7 +287,7 @@ def _read_note(message: QuarantinedMessage, file: io.BufferedReader) -> Quaranti
             float(note["probability"]),
             str(note["policy"]),
             Envelope(sender, tuple(recipients)),
-            note.get("by_list") is True,  # older files have none
+            note["by_list"] is True,
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{message.id}: {message.path.name} was not written by nbstream") from None

@@ -153,7 +153,7 @@ def _findings(site: Site) -> Iterator[Finding]:
         for worker in daemon.workers:
             if worker.state == SILENT:
                 yield WORKER_SILENT(pid=worker.pid)
-        running = daemon.version or "0.5.0 or older"
+        running = str(daemon.version)
         same = running == __version__
         yield VERSION(version=running) if same else OTHER_VERSION(running=running, installed=__version__)
         yield from _open_files(site, daemon.pid)

@@ -84,7 +84,7 @@ class OwnModelIndex:
         return None
 
     async def _listed(self) -> AsyncIterator[list[tuple[str, float]]]:
-        """Yield the names with their last use. No command is needed that the Redis user of 0.9 may not run."""
+        """Yield the names with their last use."""
         first, found = 0, [("", 0.0)]
         while found:
             with store_errors():

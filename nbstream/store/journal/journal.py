@@ -12,8 +12,6 @@ Rules:
   one, and a position that cannot be read means the beginning, so a reader must stand to read a record again. Only
   whole segments are removed, and no number is used twice.
 - A segment of another format is read by nobody. The folder and the files are for the daemon's user.
-
-The spool of 0.7 is such a journal. Its segments have the numbers 0, 1, 2 ...
 """
 
 from __future__ import annotations

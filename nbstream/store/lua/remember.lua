@@ -15,7 +15,7 @@
 -- check, with the recipients of the former ones behind it, who find it as well.
 
 local MAX_OTHERS = 20 -- recipients of former checks; each is in an index, and their user may be in another one
-local RECIPIENTS, ACTION = 8, 11 -- where a row has them; see message_rows.py
+local RECIPIENTS, ACTION = 7, 10 -- where a row has them; see message_rows.py
 
 local recent_key, rows_key = unpack(KEYS)
 local seconds, forget_until, max_messages, prefix, row_prefix, index_prefix, added, batch = unpack(ARGV)

@@ -303,8 +303,7 @@ async def _entries(
 def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> list[str]:
     """The names and values in turn that a record has beside its message and the former entry.
 
-    ``attempt`` is only in the record of a removal, and only ``has_removal`` reads it. Older versions ignore it,
-    ``made_at`` and ``kind``.
+    ``attempt`` is only in the record of a removal, and only ``has_removal`` reads it.
     """
     return [
         *("label", new.label if new else "", "version", new.version if new else ""),

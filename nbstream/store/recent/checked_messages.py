@@ -7,8 +7,7 @@ dropped and counted: the only loss is feedback that has nothing but the id. At m
 for ``seconds``; a batch removes the oldest messages, at most twice as many as it adds.
 
 An explanation is stored directly after its message, under the same key: Redis has both or neither, and a reader of
-the message alone ignores the rest. The form in which a message is written depends on the schema of the model.
-Every form can be read, whatever the schema. The row of a message, which lists show, has a key of its own and is
+the message alone ignores the rest. The row of a message, which lists show, has a key of its own and is
 forgotten with its message; see ``message_rows``.
 """
 
@@ -61,9 +60,6 @@ _PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: a ten
 _SIZES = struct.Struct("<d3I")
 _READ_COUNT = 100
 _LISTED = b"list"
-# Of the stored form. Releases up to 0.11 wrote the tokens of body and header as written in a section of their own,
-# which is read as a part of the first one, and those up to 0.7 could write other features in the two after it.
-_UNUSED_SECTIONS = (b"", b"", b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +82,8 @@ class CheckedMessage:
 
     def content(self) -> bytes:
         """Return the stored form before it is compressed; no token contains a line feed or a NUL."""
-        sections = [
-            Assessment(self.probability, self.verdict).pack().encode(),
-            self.tokens.all.joined,
-            *_UNUSED_SECTIONS,
-        ]
-        if self.policy != DEFAULT_RULE_NAME or self.is_listed:
-            sections.append(self.policy.encode())
-        if self.is_listed:
-            sections.append(_LISTED)
-        return b"\0".join(sections)
+        assessment, listed = Assessment(self.probability, self.verdict), _LISTED if self.is_listed else b""
+        return b"\0".join((assessment.pack().encode(), self.tokens.all.joined, self.policy.encode(), listed))
 
     @classmethod
     def unpack(cls, key: str, packed: bytes) -> CheckedMessage:
@@ -110,29 +98,13 @@ class CheckedMessage:
         """
         try:
             content, rest = stored_form.decompress_first(packed)
-            packed_assessment, head, body, _, _, *optional = content.split(b"\0")
+            packed_assessment, joined, policy, listed = content.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
             Verdict(assessment.verdict)  # or ValueError
-            policy, is_listed = _read_policy(optional)
-            tokens = Tokens.from_all((*split_tokens(head), *split_tokens(body)))
+            tokens, name = Tokens.from_all(split_tokens(joined)), policy.decode()
         except ValueError as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
-        return cls(key, tokens, assessment.probability, assessment.verdict, policy, is_listed), rest
-
-
-def _read_policy(sections: Sequence[bytes]) -> tuple[str, bool]:
-    """Return the policy and whether a list decided, from what follows the tokens; raises ``ValueError`` for more.
-
-    Releases before 0.10 leave out the second section, in which 0.7.0 may have written another key of the message.
-    """
-    match sections:
-        case []:
-            return DEFAULT_RULE_NAME, False
-        case [policy]:
-            return policy.decode(), False
-        case [policy, second]:
-            return policy.decode(), second == _LISTED
-    raise ValueError("a checked message has at most two optional sections")
+        return cls(key, tokens, assessment.probability, assessment.verdict, name, listed == _LISTED), rest
 
 
 _Argument: TypeAlias = str | float | memoryview

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 NULL_SENDER = "<>"
 """The address of the null sender (RFC 5321 4.5.5), as people write it."""
 
-_FORMAT_VERSION = 1
 _DIGEST_BYTES = 6  # 8 characters; where two of 100,000 addresses share one, some more rows are compared
 # Texts from mail have surrogates where bytes were no UTF-8. Escaped ASCII would take six bytes for each letter
 # beyond ASCII, and would make one character of two surrogates.
@@ -110,7 +109,7 @@ class MessageRow:
 
     def pack(self) -> bytes:
         """Return the stored form, without the id."""
-        values: list[object] = [_FORMAT_VERSION, self.checked_at, self.verdict, self.probability, self.policy]
+        values: list[object] = [self.checked_at, self.verdict, self.probability, self.policy]
         if envelope := self.envelope:
             values += envelope.listener, envelope.sender, envelope.recipients, envelope.recipient_count
             values += envelope.subject, envelope.action
@@ -124,12 +123,12 @@ class MessageRow:
     @classmethod
     def unpack(cls, message_key: str, packed: bytes) -> MessageRow:
         """Return the row that ``pack`` packed; raises ``StoreIncompatible`` if another program packed it."""
-        row, packed_outcome, packed_others, indices, *_ = (*packed.split(b"\n"), b"", b"", b"")
         try:
+            row, packed_outcome, packed_others, indices = packed.split(b"\n")
             values = json.loads(row.decode("utf-8", "surrogatepass"))
-            at, verdict, probability, policy = _values_of_this_format(values)[:4]
+            at, verdict, probability, policy, *of_envelope = values
             others = json.loads(packed_others.decode("utf-8", "surrogatepass")) if packed_others else ()
-            envelope = _read_envelope(values[5:], others) if values[5:] else None
+            envelope = _read_envelope(of_envelope, others) if of_envelope else None
             at, probability = _read_finite(at), _read_finite(probability)
             outcome = QuarantineOutcome.unpack(packed_outcome) if packed_outcome else None
             names = tuple(indices.decode("ascii").split())
@@ -137,15 +136,7 @@ class MessageRow:
                 message_key, at, str(Verdict(verdict)), probability, "".join(policy), envelope, outcome, names
             )
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
-            raise StoreIncompatible("a row cannot be read: another version of nbstream wrote it") from error
-
-
-def _values_of_this_format(values: Any) -> Any:
-    """Return the values behind the version. Raises ``ValueError`` for another version."""
-    version, *others = values
-    if version != _FORMAT_VERSION:
-        raise ValueError("another version")
-    return others
+            raise StoreIncompatible("a row cannot be read: another program wrote it") from error
 
 
 def _read_finite(value: Any) -> float:

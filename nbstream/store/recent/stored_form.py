@@ -8,9 +8,8 @@ from Redis may be anything: no more than ``MAX_UNPACKED_BYTES`` come out of it, 
 
 Of an explanation, what is read is what was written, every float to the last bit. A clue that is a token of the
 message is stored as the index of that token; the order of the clues is not stored, because it follows from the
-log-ratios. The first byte is the version of the format. Numbers are stored as they are in memory, because every
-checked message has an explanation and compressed JSON, the first format, took ten times as long to
-write.
+log-ratios. Numbers are stored as they are in memory, because every checked message has an explanation, and
+compressed JSON takes ten times as long to write.
 """
 
 from __future__ import annotations
@@ -111,8 +110,6 @@ def _decompress_frame(packed: bytes, content_size: int) -> tuple[bytes, bytes]:
     raise ValueError("cut")
 
 
-_FORMAT_VERSION = b"2"
-_OLD_FORMAT_VERSION = b"1"
 # time, P(spam), score, prior, bytes of JSON, number of clues that are tokens, bytes of a count
 _HEAD_STRUCT = struct.Struct("<4dIIB")
 _MAX_COUNT = 1 << 63
@@ -133,7 +130,7 @@ def pack_explanation(explanation: Explanation, tokens: Sequence[bytes]) -> bytes
         lines += b"[]"
     numbers = explanation.at, explanation.probability, explanation.score, explanation.prior
     head = _HEAD_STRUCT.pack(*numbers, len(lines), clues.length, clues.count_bytes)
-    return _FORMAT_VERSION + head + lines + clues.content + ratios
+    return head + lines + clues.content + ratios
 
 
 @lru_cache(maxsize=64)
@@ -149,19 +146,15 @@ def _state_line(
     return _ENCODE_JSON([verdict, reason, limits, dict(learned), dict(needed)]).encode() + b"\n"
 
 
-def unpack_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation | None:
+def unpack_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
     """Return the explanation that ``pack_explanation`` packed with the same tokens.
 
-    Returns None for the format of an older version; raises ``StoreIncompatible`` for any other format.
+    Raises ``StoreIncompatible`` for any other bytes.
     """
-    if packed.startswith(_OLD_FORMAT_VERSION):
-        return None
-    if packed.startswith(_FORMAT_VERSION):
-        try:
-            return _read_explanation(packed[len(_FORMAT_VERSION) :], tokens)
-        except (ValueError, TypeError, LookupError, AttributeError, RecursionError, struct.error):
-            pass
-    raise StoreIncompatible("an explanation cannot be read: another version of nbstream wrote it")
+    try:
+        return _read_explanation(packed, tokens)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, struct.error) as error:
+        raise StoreIncompatible("an explanation cannot be read: another program wrote it") from error
 
 
 def _split_clues(

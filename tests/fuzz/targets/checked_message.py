@@ -75,19 +75,17 @@ _STRANGE: tuple[dict[str, Any], ...] = (
     {"state": ModelState({}, {"ham": None})},  # type: ignore[dict-item]
 )
 _STRANGE_EXPLANATIONS = [pack_explanation(replace(_EXPLANATION, **changes), _TOKENS.all) for changes in _STRANGE]
-_NESTED_EXPLANATION = b"2" + struct.pack("<4dIIB", 0, 0, 0, 0, 1900, 0, 4) + b"[" * 1900
+_NESTED_EXPLANATION = struct.pack("<4dIIB", 0, 0, 0, 0, 1900, 0, 4) + b"[" * 1900
 
 TARGET = FuzzTarget(
     _check,
     (
         b"\1" + _MESSAGE.pack() + _PACKED_EXPLANATION,
-        b"\0"
-        + b"0.75 unsure\0from:ann\nsubject:x\0body:a\nurl:b\nraw:c\0type text/plain\0size 7\xff"
-        + _PACKED_EXPLANATION,
+        b"\0" + b"0.75 unsure\0from:ann\nsubject:x\nbody:a\nurl:b\nraw:c\0default\0\xff" + _PACKED_EXPLANATION,
         b"\1" + _MESSAGE.pack() + _NESTED_EXPLANATION,
         *(b"\1" + _MESSAGE.pack() + packed for packed in _STRANGE_EXPLANATIONS),
-        b"\0" + b"nan \0\0\0\0\0policy\0former\xff2",
-        b"\0" + b"1 spam\0a\0b\0c d\0e 1_0\0p\0f\0g\xff1",
+        b"\0" + b"nan \0\0policy\0list\xff",
+        b"\0" + b"1 spam\0a\0b\0c d\0e\xff1",
         b"\1" + _MESSAGE.pack()[:-3],
         b"\1" + _MESSAGE.pack() + _PACKED_EXPLANATION,
         b"\1" + _MESSAGE.pack()[:-3],

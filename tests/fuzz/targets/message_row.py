@@ -30,11 +30,11 @@ TARGET = FuzzTarget(
     (
         MessageRow(_KEY, 1_800_000_000.25, "spam", 0.75, "*@y.example", _ENVELOPE).pack(),
         MessageRow(_KEY, 1_800_000_000.25, "ham", 0.25).pack(),
-        b'[1,1.0,"ham",0.25,"default"]\n["released",1e300,"page \\ud800"]\n["a@x"]\nabcdefgh ABCDEFGH',
-        b'[1,1e400,"ham",0.5,"default"]',
-        b'[1,NaN,"ham",0.5,"default"]',
-        b'[1,1e300,"ham",-1e300,"default","smtp",null,[],1e300,null,""]',
-        b'[1,1,"ham",0.5,"default","smtp",7,[8],9,{},null]',
+        b'[1.0,"ham",0.25,"default"]\n["released",1e300,"page \\ud800"]\n["a@x"]\nabcdefgh ABCDEFGH',
+        b'[1e400,"ham",0.5,"default"]\n\n\n',
+        b'[NaN,"ham",0.5,"default"]\n\n\n',
+        b'[1e300,"ham",-1e300,"default","smtp",null,[],1e300,null,""]\n\n\n',
+        b'[1,"ham",0.5,"default","smtp",7,[8],9,{},null]\n\n\n',
     ),
     words=(
         b'\n["released",1800000000.5,"page ann"]',

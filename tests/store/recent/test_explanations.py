@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import struct
-import zlib
 from dataclasses import replace
 from typing import Any
 
@@ -115,23 +114,21 @@ def test_a_feature_that_has_the_name_of_a_token_and_no_counts_comes_back() -> No
     assert unpack_explanation(pack_explanation(explanation, TOKENS), TOKENS) == explanation
 
 
-@pytest.mark.parametrize("length", range(1, len(pack_explanation(ONE, TOKENS))))
+@pytest.mark.parametrize("length", range(len(pack_explanation(ONE, TOKENS))))
 def test_a_cut_explanation_is_refused(length: int) -> None:
     with pytest.raises(StoreIncompatible):
         unpack_explanation(pack_explanation(ONE, TOKENS)[:length], TOKENS)
 
 
-def test_an_explanation_of_another_version_or_another_message_is_refused() -> None:
+def test_an_explanation_of_another_message_is_refused() -> None:
     packed = pack_explanation(ONE, TOKENS)
 
-    with pytest.raises(StoreIncompatible):
-        unpack_explanation(b"9" + packed[1:], TOKENS)
     with pytest.raises(StoreIncompatible):
         unpack_explanation(packed + b"x", TOKENS)
     with pytest.raises(StoreIncompatible):
         unpack_explanation(packed, TOKENS[:1])
     with pytest.raises(StoreIncompatible):
-        unpack_explanation(b"2" + struct.pack("<4dIIB", 0, 0, 0, 0, 100_000, 0, 4) + b"[" * 100_000, TOKENS)
+        unpack_explanation(struct.pack("<4dIIB", 0, 0, 0, 0, 100_000, 0, 4) + b"[" * 100_000, TOKENS)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +147,3 @@ def test_an_explanation_of_another_version_or_another_message_is_refused() -> No
 def test_what_no_check_gives_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(StoreIncompatible):
         unpack_explanation(pack_explanation(replace(ONE, **changes), TOKENS), TOKENS)
-
-
-def test_an_explanation_of_an_older_version_is_ignored() -> None:
-    assert unpack_explanation(b"1" + zlib.compress(b"{}"), TOKENS) is None
