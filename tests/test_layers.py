@@ -65,7 +65,6 @@ INNER_LAYERS = {
         {"message_files"},
         {"imap", "lesson_summary", "reader_process"},
         {"arguments"},
-        {"parser"},
         {"command_line"},
         {"commands"},
         {"main"},

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from nbstream import __version__, config
 from nbstream.addresses import TcpAddress
-from nbstream.daemon.http import HTTP
 from nbstream.logs import event_fields
 from nbstream.server import control_socket
 from nbstream.store.embedded.locks import daemon_pid
@@ -67,6 +66,9 @@ def policy_answer(
     reloader: Reloader, engine: Engine, addresses: ListenAddresses, workers: Iterable[WorkerStatus]
 ) -> Mapping[str, object]:
     """Return the answer to ``policy`` on the control socket."""
+    # Imported here: the commands that ask for a status load nothing that serves.
+    from nbstream.daemon.http import HTTP  # noqa: PLC0415 - see above
+
     address = addresses.get(HTTP.name)
     return {
         "file": reloader.file,

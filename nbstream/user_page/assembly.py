@@ -6,10 +6,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from prometheus_client import Counter
+
 from nbstream.assembly.store import make_row_search
 from nbstream.bayes.clues import TokenClues
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.page.forms import MAX_FORM_BYTES
+from nbstream.page.metrics import RequestMetrics
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
@@ -24,7 +27,6 @@ from nbstream.user_page.lists_view import ListsView
 from nbstream.user_page.login import LoginParts, UserLogin
 from nbstream.user_page.message_view import MessageView
 from nbstream.user_page.messages_view import MessagesView
-from nbstream.user_page.metrics import UserPageMetrics
 from nbstream.user_page.own_mail import OwnExplanation, OwnMail, OwnMailParts
 from nbstream.user_page.sessions import USER_AREA, UserSessions
 from nbstream.user_page.texts import TEXTS
@@ -35,6 +37,7 @@ from nbstream.users.preferences import UserPreferences
 from nbstream.users.teacher import USER_PAGE_SOURCE, UserTeacher
 
 if TYPE_CHECKING:
+    from nbstream.metrics.registry import MetricsRegistry
     from nbstream.page.assembly import PageParts
     from nbstream.server.runtime import Runtime
     from nbstream.store.recent.checked_messages import CheckedMessage
@@ -102,3 +105,27 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
         )
     )
     return PageServer(USER_AREA, views, login, sessions, bodies, static_files, renderer, metrics)
+
+
+# Metrics of the page of users, exported only where ``user_page`` is configured. Names are a contract.
+
+
+class UserPageMetrics(RequestMetrics):
+    """Count requests and attempts to log in; no user is told from another."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        super().__init__(
+            Counter(
+                "nbstream_user_page_requests",
+                "Requests below /my/, by HTTP status. Only with user_page.",
+                ["status"],
+                registry=registry.counts,
+            ),
+            Counter(
+                "nbstream_user_page_logins",
+                "Attempts of users to log in to their page, by method (link, password) and outcome (accepted, "
+                "refused). Only with user_page.",
+                ["method", "outcome"],
+                registry=registry.counts,
+            ),
+        )

@@ -27,10 +27,10 @@ from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 from nbstream.store.backoff import Backoff
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.users.digest_mail import Digest, DigestRenderer
-from nbstream.users.digest_schedule import last_due
 from nbstream.users.digest_state import DigestMarker, DigestState
 from nbstream.users.held_mail import UserOf, read_held_message
 from nbstream.users.links import LinkSigner
+from nbstream.users.settings import Weekday
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
@@ -250,3 +250,26 @@ def _make_digest(address: str, user: _UserMail, until: float, now: float) -> Dig
         return None
     more, older = max(0, len(new) - MAX_LISTED), len(settled) - len(new)
     return Digest(user.recipient, address, messages, more, older)
+
+
+# When a digest is due, in the time zone of the machine. No clock is read here.
+
+
+def last_due(section: DigestSettings, now: float) -> float:
+    """Return the last time until ``now`` at which a digest was due, all in seconds since 1970.
+
+    A time that a change of the clocks skips is an hour later on that day.
+    """
+    today = time.localtime(now)
+    hour, minute = map(int, section.at.split(":"))
+    days_back = 0
+    if section.schedule == "weekly":
+        days_back = (today.tm_wday - list(Weekday).index(section.weekday)) % 7
+    due = _local_time(today, days_back, hour, minute)
+    if due > now:
+        due = _local_time(today, days_back + (7 if section.schedule == "weekly" else 1), hour, minute)
+    return due
+
+
+def _local_time(today: time.struct_time, days_back: int, hour: int, minute: int) -> float:
+    return time.mktime((today.tm_year, today.tm_mon, today.tm_mday - days_back, hour, minute, 0, 0, 0, -1))

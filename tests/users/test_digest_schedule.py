@@ -1,4 +1,4 @@
-"""``nbstream.users.digest_schedule``: due times in the time zone of the machine, over changes of its clocks."""
+"""``nbstream.users.digests``: due times in the time zone of the machine, over changes of its clocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.users.digest_schedule import last_due
+from nbstream.users.digests import last_due
 from nbstream.users.settings import DigestSettings
 from tests.users.digest_site import SECTION
 

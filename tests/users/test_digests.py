@@ -16,9 +16,8 @@ from redis.asyncio import Redis
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.users import digests as module
-from nbstream.users.digest_schedule import last_due
 from nbstream.users.digest_state import DigestMarker, DigestState
-from nbstream.users.digests import MAX_LISTED, DigestOutcome
+from nbstream.users.digests import MAX_LISTED, DigestOutcome, last_due
 from nbstream.users.links import LinkPurpose
 from nbstream.users.settings import DigestSettings
 from tests.conftest import RedisServer

@@ -9,9 +9,8 @@ import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nbstream.cli.command_line import build_parser
+from nbstream.cli.command_line import CONFIG_HELP, CommandParser, build_parser
 from nbstream.cli.exit_codes import EXIT_CODE_MEANINGS
-from nbstream.cli.parser import CONFIG_HELP, CommandParser
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from nbstream.cli.command_line import CONFIG_HELP
 from nbstream.cli.exit_codes import EXIT_CODE_MEANINGS
-from nbstream.cli.parser import CONFIG_HELP
 from tools.reference import commands, settings
 from tools.reference.commands import Command, sentence
 from tools.reference.settings import Setting, SettingsSection

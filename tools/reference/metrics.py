@@ -26,7 +26,7 @@ from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.user_page.metrics import UserPageMetrics
+from nbstream.user_page.assembly import UserPageMetrics
 from nbstream.users.metrics import DigestMetrics
 from tools.reference.markup import NOTICE, Undocumented, plain, table
 
