@@ -1,8 +1,10 @@
 """Forwarded messages: which messages a mail contains that was sent as feedback.
 
-The contained messages are the message/rfc822 parts of a top-level multipart/mixed or multipart/digest (a forward
-as attachment) and of an abuse report (ARF, RFC 5965: multipart/report; report-type=feedback-report). A report may
-contain only the header of its message (text/rfc822-headers), and names its feedback type.
+The contained messages are the attached ones: parts of the type message/rfc822 or message/global, and files called
+``.eml``, within multipart/mixed, digest, related and signed, however these are nested: a signature or a footer may
+have been put around a forward. An abuse report (ARF, RFC 5965: multipart/report; report-type=feedback-report) has
+its message too, or only the header of it (text/rfc822-headers), and names its feedback type. A mail of the type
+message/rfc822 contains what it encloses.
 
 If a mail contains no message, the question is whether the mail itself is the message of which the feedback speaks.
 
@@ -16,16 +18,21 @@ If a mail contains no message, the question is whether the mail itself is the me
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from email.utils import getaddresses
 
 from nbstream.mail import header_fields, mime
 from nbstream.mail.encoded_words import decode_transfer_encoding
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.parameters import parse_parameters
 
-_FORWARDING_TYPES = frozenset({"multipart/mixed", "multipart/digest"})
-_FORWARDED_TYPES = frozenset({"message/rfc822", "text/rfc822-headers", "message/feedback-report"})
+_FORWARDING_TYPES = frozenset({"multipart/mixed", "multipart/digest", "multipart/related", "multipart/signed"})
+_MESSAGE_TYPES = frozenset({"message/rfc822", "message/global"})
+_FORWARDED_TYPES = _MESSAGE_TYPES | {"text/rfc822-headers", "message/feedback-report"}
+_FILE_TYPES = frozenset({"application/octet-stream", "application/x-eml", "application/eml"})
+_OPAQUE_TYPES = frozenset({"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
+_MAX_DEPTH = 8
 _MAX_PARTS_PER_MESSAGE = 10
 _RESENT_FIELDS = frozenset({"resent-from", "resent-to", "resent-date", "resent-sender", "resent-message-id"})
 
@@ -50,31 +57,85 @@ def parse_forwarded_content(raw: bytes, max_messages: int) -> ForwardedContent |
     The result is None if there are more than ``max_messages`` messages, or more than ten times as many parts, so
     that no message is left out silently.
     """
-    offset = header_fields.body_offset(raw)
-    content_type, parameters = parse_parameters(_first_fields(raw, offset).get("content-type", b""))
-    report = content_type == "multipart/report" and parameters.get("report-type", "").lower() == "feedback-report"
-    feedback_type = "" if report else None
-    boundary = parameters.get("boundary", "").encode("utf-8", "surrogateescape").rstrip()
-    if not boundary or not (report or content_type in _FORWARDING_TYPES):
-        return ForwardedContent(feedback_type=feedback_type)
-    max_parts = max_messages * _MAX_PARTS_PER_MESSAGE
-    raw_parts = mime.split_multipart(raw[max(0, offset - 2) :], boundary, max_parts + 1)
-    default_type = "message/rfc822" if content_type == "multipart/digest" else "text/plain"
-    parts = [_decode_part(raw_part, default_type) for raw_part in raw_parts]
-    messages = tuple(content for kind, content in parts if kind == "message/rfc822")
-    headers = tuple(content for kind, content in parts if kind == "text/rfc822-headers")
-    if len(raw_parts) > max_parts or len(messages) > max_messages:
+    walk = _Walk(max_messages * _MAX_PARTS_PER_MESSAGE + 1)
+    walk.read(raw, "text/plain", 0)
+    if walk.parts_left <= 0 or len(walk.messages) > max_messages:
         return None
-    if report:
-        feedback_type = next(
-            (_parse_feedback_type(content) for kind, content in parts if kind == "message/feedback-report"), ""
+    headers = tuple(walk.headers) if walk.feedback_type is not None else ()
+    return ForwardedContent(tuple(walk.messages), headers, walk.feedback_type)
+
+
+class _Walk:
+    """The walk through the parts of one mail: what was found, and how many parts may still be read."""
+
+    def __init__(self, max_parts: int) -> None:
+        self.parts_left = max_parts
+        self.messages: list[bytes] = []
+        self.headers: list[bytes] = []
+        self.feedback_type: str | None = None
+
+    def read(self, raw: bytes, default_type: str, depth: int) -> None:
+        """Read a part with its header; what stands deeper than ``_MAX_DEPTH`` is not read."""
+        offset = header_fields.body_offset(raw)
+        fields = _first_fields(raw, offset)
+        content_type, parameters = parse_parameters(fields.get("content-type", b""))
+        content_type = content_type or default_type
+        report = (
+            content_type == "multipart/report" and parameters.get("report-type", "").lower() == "feedback-report"
         )
-    return ForwardedContent(messages, headers if report else (), feedback_type)
+        if report or content_type in _FORWARDING_TYPES:
+            if report and self.feedback_type is None:
+                self.feedback_type = ""
+            boundary = parameters.get("boundary", "").encode("utf-8", "surrogateescape").rstrip()
+            if boundary and depth < _MAX_DEPTH:
+                self._read_children(raw[max(0, offset - 2) :], boundary, content_type, depth)
+            return
+        is_file = content_type in _FILE_TYPES and _file_name(fields, parameters).endswith(".eml")
+        if not is_file and content_type not in _FORWARDED_TYPES:
+            return
+        encoding = parse_parameters(fields.get("content-transfer-encoding", b""))[0]
+        content = normalize_line_ends(decode_transfer_encoding(raw[offset:], encoding))
+        if content_type == "text/rfc822-headers":
+            self.headers.append(content)
+        elif content_type == "message/feedback-report":
+            self.feedback_type = self.feedback_type or _parse_feedback_type(content)
+        elif parameters.get("forwarded", "").lower() == "no" and depth < _MAX_DEPTH:
+            self.read(content, "text/plain", depth + 1)  # the mail itself, in a signature that protects its header
+        else:
+            self.messages.append(content)
+
+    def _read_children(self, body: bytes, boundary: bytes, content_type: str, depth: int) -> None:
+        children = mime.split_multipart(body, boundary, self.parts_left)
+        self.parts_left -= len(children)
+        if self.parts_left <= 0:
+            return
+        default_type = "message/rfc822" if content_type == "multipart/digest" else "text/plain"
+        # The second part of what is signed is the signature (RFC 1847 2.1).
+        for child in children[:1] if content_type == "multipart/signed" else children:
+            self.read(child, default_type, depth + 1)
+
+
+def _file_name(fields: Mapping[str, bytes], type_parameters: Mapping[str, str]) -> str:
+    disposition = parse_parameters(fields.get("content-disposition", b""))[1]
+    return (disposition.get("filename") or type_parameters.get("name", "")).lower()
 
 
 def is_redirected(raw: bytes) -> bool:
     """Return whether the mail was redirected: somebody sent the message of somebody else on, unchanged."""
     return not _RESENT_FIELDS.isdisjoint(_first_fields(raw, header_fields.body_offset(raw)))
+
+
+def is_from(raw: bytes, sender: str) -> bool:
+    """Return whether ``sender``, the address of who sent the mail here, is that of its From field."""
+    fields = _first_fields(raw, header_fields.body_offset(raw))
+    addresses = getaddresses([fields.get("from", b"").decode("latin-1")])
+    return bool(sender) and any(address.lower() == sender.lower() for _, address in addresses)
+
+
+def is_opaque(raw: bytes) -> bool:
+    """Return whether the mail is encrypted, or signed in a form that encloses its text (RFC 8551, RFC 3156)."""
+    fields = _first_fields(raw, header_fields.body_offset(raw))
+    return parse_parameters(fields.get("content-type", b""))[0] in _OPAQUE_TYPES
 
 
 def is_addressed_to(raw: bytes, addresses: Collection[str]) -> bool:
@@ -85,17 +146,6 @@ def is_addressed_to(raw: bytes, addresses: Collection[str]) -> bool:
         return True
     recipients = " ".join(field.text.lower() for field in fields if field.name in {"to", "cc"})
     return any(re.search(rf"(?<![\w.+-]){re.escape(address)}(?![\w.-])", recipients) for address in addresses)
-
-
-def _decode_part(raw: bytes, default_type: str) -> tuple[str, bytes]:
-    """Return the type of a part and, where it is one of ``_FORWARDED_TYPES``, its decoded content."""
-    offset = header_fields.body_offset(raw)
-    fields = _first_fields(raw, offset)
-    content_type = parse_parameters(fields.get("content-type", b""))[0] or default_type
-    if content_type not in _FORWARDED_TYPES:
-        return content_type, b""
-    encoding = parse_parameters(fields.get("content-transfer-encoding", b""))[0]
-    return content_type, normalize_line_ends(decode_transfer_encoding(raw[offset:], encoding))
 
 
 def _parse_feedback_type(report: bytes) -> str:

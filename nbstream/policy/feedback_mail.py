@@ -9,8 +9,9 @@ The first of these rules that fits holds:
 2. A redirected mail is itself the message to learn. So is a mail with our own verdict field in its header that was
    not written to a feedback address: it went through here and came back unchanged.
 3. A mail whose text quotes one id teaches the message of this id.
-4. A mail that was written to a feedback address, and carries nothing to learn, is refused. Learned as it is, it
-   would teach that its writer, with the address and the mail program, is spam.
+4. A mail that was written to a feedback address, or by the one who sends it here, and carries nothing to learn, is
+   refused, and so is one that is encrypted. Learned as it is, it would teach that its writer, with the address and
+   the mail program, is spam.
 5. Any other mail is itself the message, as a script or ``sendmail`` sends it.
 
 An id in a text is as trustworthy as the writer of the text. A spammer who knows another message to the same reader
@@ -83,12 +84,13 @@ class FeedbackContent:
 
 
 def parse_feedback_mail(
-    content: bytes, label: str, addresses: Collection[str], reader: MessageReader
+    content: bytes, label: str, addresses: Collection[str], reader: MessageReader, sender: str = ""
 ) -> FeedbackContent:
     """Return what ``content`` (CRLF line ends) teaches, which was sent to the address of ``label``.
 
-    ``addresses`` are the feedback addresses in lower case, and ``reader`` says how much of a message is looked at
-    and which field carries the id. Raises ``FeedbackRefused``.
+    ``addresses`` are the feedback addresses in lower case, ``reader`` says how much of a message is looked at and
+    which field carries the id, and ``sender`` is the address of who teaches, empty where it is not known. Raises
+    ``FeedbackRefused``.
     """
     if not content.strip():
         raise FeedbackRefused("This mail is empty, there is nothing to learn from")
@@ -106,7 +108,7 @@ def parse_feedback_mail(
         return FeedbackContent(carried.messages)
     if carried.feedback_type is not None:
         return FeedbackContent(id=_reported_id(carried.headers_only, reader))
-    return _content_without_attachment(content, reader, is_written_to_us=is_written_to_us)
+    return _content_without_attachment(content, reader, sender, is_written_to_us=is_written_to_us)
 
 
 def _require_matching_label(feedback_type: str | None, label: str) -> None:
@@ -130,7 +132,7 @@ def _reported_id(headers: tuple[bytes, ...], reader: MessageReader) -> str:
 
 
 def _content_without_attachment(
-    content: bytes, reader: MessageReader, *, is_written_to_us: bool
+    content: bytes, reader: MessageReader, sender: str, *, is_written_to_us: bool
 ) -> FeedbackContent:
     mail, own_field = Message(content, reader.limits), reader.marks.own_field
     if forwards.is_redirected(content) or (_own_ids(mail, own_field) and not is_written_to_us):
@@ -142,6 +144,13 @@ def _content_without_attachment(
         raise FeedbackRefused(
             f"This mail neither attaches a message nor quotes its {own_field} field; "
             f"to teach one, {_ATTACH_ADVICE}"
+        )
+    if forwards.is_opaque(content):
+        raise FeedbackRefused(f"This mail is encrypted, or signed in a form that hides its text; {_ATTACH_ADVICE}")
+    if forwards.is_from(content, sender):
+        raise FeedbackRefused(
+            "The From field of this mail is the address that sends it here: it cannot be told whether it is the "
+            f"message that is meant; {_ATTACH_ADVICE}"
         )
     return FeedbackContent((content,))
 

@@ -65,7 +65,7 @@ class FeedbackMailbox:
         lessons: list[Lesson] = []
         feedback = FeedbackContent()
         try:
-            feedback = await self._parse_feedback(content, label)
+            feedback = await self._parse_feedback(content, label, user)
             spam_filter = await self._runtime.filter_of_teacher(user, label, source)
             insistence = Insistence.NEVER if len(feedback.messages) > 1 else Insistence.AFTER_PAUSE
             async for message in self._messages_to_learn(feedback, spam_filter, label, source):
@@ -86,8 +86,8 @@ class FeedbackMailbox:
             return SmtpReply(250, f"2.0.0 {describe_lesson(lessons[0])}; id={lessons[0].after.id}")
         return SmtpReply(250, f"2.0.0 {len(lessons)} messages as {label}: {describe_lessons(lessons)}")
 
-    async def _parse_feedback(self, content: bytes, label: str) -> FeedbackContent:
-        arguments = (content, label, self._addresses.all, self._message_reader)
+    async def _parse_feedback(self, content: bytes, label: str, user: str) -> FeedbackContent:
+        arguments = (content, label, self._addresses.all, self._message_reader, user)
         return await in_thread_if_large(len(content), parse_feedback_mail, *arguments)
 
     async def _messages_to_learn(

@@ -68,6 +68,54 @@ def test_more_messages_or_parts_than_permitted_are_none_so_that_none_is_silently
     assert contained_messages(multipart("mixed", *[TEXT] * 9, RFC822 + INNER), max_messages=5) == [INNER]
 
 
+def nested(kind: str, boundary: str, *parts: str) -> str:
+    body = "".join(f"--{boundary}\r\n{part}\r\n" for part in parts)
+    return f"Content-Type: multipart/{kind}; boundary={boundary}\r\n\r\n{body}--{boundary}--\r\n"
+
+
+EML = 'Content-Type: application/octet-stream\r\nContent-Disposition: attachment; filename="A.EML"\r\n\r\n'
+SIGNATURE = "Content-Type: application/pkcs7-signature\r\n\r\nMIIB"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        multipart("signed", nested("mixed", "m", TEXT, RFC822 + INNER), SIGNATURE),
+        multipart("mixed", nested("mixed", "m", TEXT, RFC822 + INNER), TEXT),  # a footer
+        multipart("mixed", nested("signed", "s", nested("mixed", "m", RFC822 + INNER), SIGNATURE), TEXT),
+        multipart("related", TEXT, RFC822 + INNER),
+        multipart("mixed", "Content-Type: message/global\r\n\r\n" + INNER),
+        multipart("mixed", EML + INNER),
+        ("Subject: Fwd\r\n" + RFC822 + INNER).encode(),
+        multipart(
+            "signed",
+            "Content-Type: message/rfc822; forwarded=no\r\n\r\nSubject: Fwd\r\n"
+            + nested("mixed", "m", RFC822 + INNER),
+            SIGNATURE,
+        ),
+        multipart(
+            'mixed; protected-headers="v1"', "Content-Type: text/rfc822-headers\r\n\r\nSubject: x", RFC822 + INNER
+        ),
+    ],
+)
+def test_a_forward_is_found_in_what_programs_put_around_it(raw: bytes) -> None:
+    assert contained_messages(raw) == [INNER]
+
+
+def test_a_signature_is_no_forward_and_an_image_in_one_is_none() -> None:
+    assert contained_messages(multipart("signed", TEXT, RFC822 + INNER)) == []
+    assert contained_messages(multipart("mixed", EML.replace("A.EML", "a.png") + INNER)) == []
+
+
+def test_parts_are_counted_through_all_levels_and_levels_are_bounded() -> None:
+    many = nested("mixed", "m", *[TEXT] * 40)
+    assert contained_messages(multipart("mixed", many, RFC822 + INNER), max_messages=4) is None
+    deep = RFC822 + INNER
+    for level in range(100):
+        deep = nested("mixed", f"x{level}x", deep)
+    assert contained_messages(("Subject: x\r\n" + deep).encode()) == []
+
+
 def test_an_abuse_report_may_contain_no_message() -> None:
     report = "Content-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\n"
 

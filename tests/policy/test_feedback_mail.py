@@ -178,3 +178,14 @@ def test_any_broken_mail_means_something_or_is_refused() -> None:
             assert bool(content.messages) != bool(content.id)
             outcomes.add("id" if content.id else "messages")
     assert outcomes == {"refused", "id", "messages"}
+
+
+def test_a_mail_of_its_sender_that_attaches_nothing_is_refused_whatever_address_it_was_written_to() -> None:
+    raw = "From: Ann <Ann@example.org>\r\nTo: alias@example.org\r\nSubject: Fwd: prize\r\n\r\nbuy now\r\n"
+    assert read(raw) == FeedbackContent((raw.encode(),))  # as a script sends the message of somebody else
+    with pytest.raises(FeedbackRefused, match="From field"):
+        parse_feedback_mail(raw.encode(), "spam", {SPAM, HAM}, MessageReader(), "ann@example.org")
+
+
+def test_a_mail_that_cannot_be_read_is_refused() -> None:
+    assert "encrypted" in refusal("Subject: Fwd\r\nContent-Type: application/pkcs7-mime\r\n\r\nMIIB\r\n")
