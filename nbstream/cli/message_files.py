@@ -17,6 +17,7 @@ from nbstream.cli import interrupts
 from nbstream.cli.terminal import print_error
 from nbstream.errors import InputError
 from nbstream.mail import mbox
+from nbstream.mail.mime import MAX_HEADER_BYTES
 
 STANDARD_INPUT = "-"
 
@@ -24,6 +25,7 @@ _MAILDIR_FOLDERS = ("new", "cur")
 _MAX_MESSAGE_BYTES = 256 << 20
 _SNIFFED_BYTES = 512
 _BLOCK_BYTES = 1 << 18  # of an mbox
+_HEADER_END = re.compile(rb"\n\r?\n")
 _COMPRESSED_STARTS = (
     b"\x1f\x8b",
     b"BZh91AY&SY",
@@ -118,7 +120,7 @@ def _is_mbox(file: str) -> bool:
 def _list_files(path: str, errors: list[InputError]) -> Iterator[str]:
     """Yield the path itself, or the files of a Maildir, or all files in a folder, sorted.
 
-    Hidden files, pipes and devices in a folder are left out.
+    Hidden files, pipes and devices in a folder are left out, and what is deleted in a Maildir.
     """
     if path == STANDARD_INPUT or not _is_folder(path):
         yield path
@@ -131,7 +133,9 @@ def _list_files(path: str, errors: list[InputError]) -> Iterator[str]:
         for folder, folders, names in os.walk(root, onerror=note):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in sorted(names):
-                if not name.startswith(".") and not _is_special(Path(folder) / name):
+                if name.startswith(".") or (Path(folder).name == "cur" and _is_trashed(name)):
+                    continue
+                if not _is_special(Path(folder) / name):
                     yield str(Path(folder) / name)
 
 
@@ -144,6 +148,11 @@ def _is_folder(path: str) -> bool:
 
 def _is_maildir(folder: str) -> bool:
     return all((Path(folder) / name).is_dir() for name in _MAILDIR_FOLDERS)
+
+
+def _is_trashed(name: str) -> bool:
+    """Return whether a file of a Maildir has the flag of deleted mail, which its program has not removed yet."""
+    return "T" in name.rpartition(":2,")[2] and ":2," in name
 
 
 def _is_special(file: Path) -> bool:
@@ -166,8 +175,22 @@ def _split_messages(name: str, stream: BufferedIOBase) -> Iterator[NamedMessage]
             raise InputError(f"{name}: {'empty' if not raw.strip() else 'a binary file'}, that is no message")
         yield NamedMessage(name, raw)
         return
+    deleted = 0
     for number, raw in enumerate(mbox.split(_line_blocks(stream)), start=1):
+        header = _header(raw)
+        if mbox.is_folder_data(header):
+            continue
+        if "D" in mbox.status_letters(header):
+            deleted += 1
+            continue
         yield NamedMessage(f"{name}#{number}", raw)
+    if deleted:
+        print_error(f"{name}: {deleted} deleted message{'s' if deleted > 1 else ''} left out")
+
+
+def _header(raw: bytes) -> bytes:
+    end = _HEADER_END.search(raw, 0, MAX_HEADER_BYTES)
+    return raw[: end.start() if end else MAX_HEADER_BYTES]
 
 
 def _line_blocks(stream: BufferedIOBase) -> Iterator[bytes]:

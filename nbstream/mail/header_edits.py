@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from nbstream.mail import header_fields
+from nbstream.mail import header_fields, mbox
 from nbstream.mail.encoded_words import decode_encoded_words
 from nbstream.mail.lines import PIECE_BYTES, normalize_line_ends
 
@@ -186,7 +186,11 @@ def _blank_line_start(raw: bytes) -> int:
 
 
 def rewrite_header(header: bytes, edits: HeaderEdits) -> bytes:
-    """Return a header with the edits; ``header`` is what ``split_header_and_body`` returned."""
+    """Return a header with the edits; ``header`` is what ``split_header_and_body`` returned.
+
+    The line that separates the message in an mbox stays above all fields.
+    """
+    start = mbox.separator_end(header)
     first_line_end = _LINE_END.search(header)
-    rewritten = b"".join(edit_message(normalize_line_ends(header), edits))
+    rewritten = header[:start] + b"".join(edit_message(normalize_line_ends(header[start:]), edits))
     return rewritten.replace(b"\r\n", b"\n") if first_line_end and first_line_end[0] == b"\n" else rewritten

@@ -1,4 +1,4 @@
-"""The lines between the messages of an mbox (mboxrd: ``>From `` loses its ``>``)."""
+"""The lines between the messages of an mbox (mboxrd: ``>From `` loses its ``>``), and what programs note in it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator
 MBOX_START = b"From "
 """What an mbox begins with."""
 
-_SEPARATOR = re.compile(rb"From .*\d\d:\d\d")  # with its date; "From the top" is text
+# With a date, or with nothing at all, as Thunderbird writes it; "From the top" is text.
+_SEPARATOR = re.compile(rb"From (?:.*\d\d:\d\d|[ \t]*(?=\r?\n|\Z))")
+_FIRST_LINE = re.compile(rb"From (?![ \t]*:)[^\r\n]*(?:\r\n|\r|\n)")  # "From :" is a field, RFC 5322 4.5
+# What mail programs write: Status and X-Status (c-client, Dovecot, mutt), X-Mozilla-Status (hexadecimal).
+_STATUS = re.compile(rb"(?im)^(?:X-)?Status:[ \t]*([A-Z]+)")
+_MOZILLA_STATUS = re.compile(rb"(?im)^X-Mozilla-Status:[ \t]*([0-9a-f]{1,8})")
+_MOZILLA_EXPUNGED = 0x0008
+_FOLDER_DATA = re.compile(rb"(?im)^Subject:.*FOLDER INTERNAL DATA")
 _LINE_OF_START = b"\n" + MBOX_START
 _QUOTE = b">" + MBOX_START
 _BLANK_LINES = frozenset({b"\n", b"\r\n"})
@@ -23,6 +30,27 @@ def is_separator(line: bytes) -> bool:
 def is_blank(line: bytes) -> bool:
     """Return whether a line with its end is empty."""
     return line in _BLANK_LINES
+
+
+def separator_end(raw: bytes) -> int:
+    """Return where the line ends that separates ``raw`` from the message before it in an mbox; 0 without one.
+
+    Programs that write into mailboxes pass it on as the first line of a message, and it has to stay the first.
+    """
+    line = _FIRST_LINE.match(raw)
+    return line.end() if line else 0
+
+
+def status_letters(header: bytes) -> str:
+    """Return the letters of the status of a message, such as R for one that was read and D for a deleted one."""
+    letters = b"".join(_STATUS.findall(header)).decode()
+    mozilla = _MOZILLA_STATUS.search(header)
+    return letters + "D" if mozilla and int(mozilla[1], 16) & _MOZILLA_EXPUNGED else letters
+
+
+def is_folder_data(header: bytes) -> bool:
+    """Return whether the message is one that a server keeps for itself in the folder."""
+    return _FOLDER_DATA.search(header) is not None
 
 
 def split(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 _SEPARATOR_BYTES = 400
 _LINE_BYTES = 1 << 20  # the rest of a longer line is the next one
 _LOCATOR = struct.Struct(">QQq")  # where the message begins and ends, and its identity
-_STATUS = re.compile(rb"(?im)^(?:X-)?Status:[ \t]*([A-Z]+)")
 _KEYWORDS = re.compile(rb"(?im)^X-Keywords:([^\r\n]*)")
-_OWN_LETTER = re.compile(rb"(?im)^Subject:.*FOLDER INTERNAL DATA")  # of the server, about the folder
 _MAX_BYTES = 16 << 30
 _LOCKED = "is locked by a program that writes to it: run the command again"
 _HOLES = "has holes, which no mail program leaves"
@@ -64,7 +62,7 @@ def letters(folder: Folder, opened: int, own_field: str | None, skip: SkipReason
         raise Unreadable(_TOO_LARGE)
     with open(opened, "rb", closefd=False) as stream:
         for start, end, raw in _spans(stream, size):
-            if _OWN_LETTER.search(raw):
+            if mbox.is_folder_data(raw):
                 continue
             count += 1
             header = read_header(raw, own_field)
@@ -111,7 +109,7 @@ def _spans(stream: BinaryIO, size: int) -> Iterator[tuple[int, int, bytes]]:
 
 def _flags(header: bytes) -> LetterFlags:
     flags = LetterFlags.NONE
-    for letter in b"".join(_STATUS.findall(header)).decode():
+    for letter in mbox.status_letters(header):
         flags |= _FLAGS.get(letter, LetterFlags.NONE)
     keywords = b" ".join(_KEYWORDS.findall(header)).decode("ascii", "replace")
     return flags | keyword_flags(keywords.split())

@@ -68,6 +68,24 @@ def test_a_maildir_is_its_new_and_cur_only(tmp_path: Path) -> None:
     assert [raw for _, raw in result(tmp_path)] == [b"new/1", b"cur/2:2,S"]
 
 
+def test_deleted_mail_and_what_a_server_keeps_in_a_folder_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, name in (("cur", "1:2,S"), ("cur", "2:2,ST"), ("new", "3:2,T")):
+        (tmp_path / "maildir" / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "maildir" / folder / name).write_bytes(b"Subject: x\n\n")
+    mailbox = tmp_path / "mailbox"
+    mailbox.write_bytes(
+        b"From a 10:00\nSubject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\n\n\n"
+        b"From a 10:00\nX-Status: D\nSubject: gone\n\n\nFrom a 10:00\nSubject: here\n\nX-Status: D\n"
+    )
+
+    names = [message.name for message in read_messages([str(tmp_path / "maildir"), str(mailbox)], [])]
+
+    assert names == [f"{tmp_path}/maildir/new/3:2,T", f"{tmp_path}/maildir/cur/1:2,S", f"{mailbox}#3"]
+    assert "1 deleted message left out" in capsys.readouterr().err
+
+
 def test_standard_input_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello")))
 

@@ -29,6 +29,17 @@ def test_all_else_stays_as_it_was(end: bytes) -> None:
     )
 
 
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_the_line_of_an_mbox_stays_the_first(end: bytes) -> None:
+    # Below another line it would be escaped, and the mailbox could not be read any more.
+    line = b"From ann@example.org Tue Jun  2 08:00:00 2026"
+    raw = end.join([line, b"Subject: x", b"", b"body"])
+
+    assert mark(raw) == end.join([line, b"X-Spam-Status: No,", b"\tscore=1", b"Subject: x", b"", b"body"])
+    assert mark(b"From : a@b\n\n").startswith(b"X-Spam-Status")  # an obsolete form of a field
+    assert mark(b"From a").startswith(b"X-Spam-Status")
+
+
 @pytest.mark.parametrize(
     ("raw", "header"),
     [
