@@ -9,6 +9,7 @@ from __future__ import annotations
 import encodings
 import html
 import pkgutil
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from encodings.aliases import aliases
@@ -18,7 +19,8 @@ from itertools import product
 from pathlib import Path
 
 from nbstream.mail import added_fields, charsets
-from nbstream.tokens.unicode import only_known
+from nbstream.tokens.html import _NAMES
+from nbstream.tokens.unicode import MARKS, only_known
 from nbstream.tokens.words import _FOLDING_BOUNDARY
 
 _FOLDER = Path(__file__).parent.parent / "native" / "src"
@@ -47,9 +49,11 @@ _MAPPED = (
     range(0xFF01, 0xFFA0),
 )
 
+_IS_WORD_MARK = re.compile(f"[{MARKS}]")
+
 # The bits of a class; ``characters.rs`` has them under these names.
 _KNOWN, _WORD, _SPACE, _BOUNDARY, _NORMAL, _KEPT, _LOWERED, _MAPPED_BIT = (1 << bit for bit in range(8))
-_DECOMPOSED, _LOWER, _CASELESS, _MARK, _SECOND = (1 << bit for bit in range(8, 13))
+_DECOMPOSED, _LOWER, _CASELESS, _MARK, _SECOND, _WORD_MARK = (1 << bit for bit in range(8, 14))
 _BITS = {
     "KNOWN": (_KNOWN, "The character is not one that was assigned after Unicode 14.0: see `tokens/unicode.py`."),
     "WORD": (_WORD, "`\\w` of Python's `re`."),
@@ -64,19 +68,20 @@ _BITS = {
     "CASELESS": (_CASELESS, "Folding of case keeps the character."),
     "MARK": (_MARK, "`normalization_tables::MARKS` has the combining class of the character."),
     "SECOND": (_SECOND, "The character may be the second one of a canonical composition."),
+    "WORD_MARK": (_WORD_MARK, "`unicode.MARKS`."),
 }
 
 
 def references_source() -> str:
     """Return the source of ``html_references.rs``."""
-    names = "".join(f"    ({_rust_string(name)}, {_rust_string(html5[name])}),\n" for name in sorted(html5))
+    names = "".join(f"    ({_rust_string(name)}, {_rust_string(_NAMES[name])}),\n" for name in sorted(_NAMES))
     without = [name for name in sorted(html5) if not name.endswith(";")]
     low = "".join(f"    {_rust_string(html.unescape(f'&#{number};'))},\n" for number in range(_LOW_NUMBERS))
     return (
-        f"//! The character references of HTML: `html.entities.html5`, and numbers below {_LOW_NUMBERS:#x}.\n"
+        f"//! The character references of HTML: `html._NAMES`, and numbers below {_LOW_NUMBERS:#x}.\n"
         f"{_HEAD}"
         "/// The names after the `&`, in the order of their bytes, with what they stand for.\n"
-        f"#[rustfmt::skip]\npub static HTML5: [(&str, &str); {len(html5)}] = [\n{names}];\n\n"
+        f"#[rustfmt::skip]\npub static HTML5: [(&str, &str); {len(_NAMES)}] = [\n{names}];\n\n"
         "/// The names without a semicolon, in order.\n"
         f"#[rustfmt::skip]\npub static WITHOUT_SEMICOLON: [&str; {len(without)}] = [\n"
         f"{_rows([_rust_string(name) for name in without], 8)}];\n\n"
@@ -269,6 +274,7 @@ def _character_class(character: str, seconds: frozenset[str], folded: dict[str, 
             _CASELESS: character.casefold() == character,
             _MARK: unicodedata.combining(character) != 0,
             _SECOND: character in seconds,
+            _WORD_MARK: _IS_WORD_MARK.match(character) is not None,
         }
     )
     if unicodedata.combining(decomposed[0]) or decomposed[0] in seconds:

@@ -24,8 +24,14 @@ if TYPE_CHECKING:
 
     from nbstream.mail.header_fields import HeaderField
 
-MAX_HEADER_BYTES = 64 * 1024
-"""How many bytes of a header are read as fields at most; real headers are smaller than 20 kB."""
+MAX_HEADER_BYTES = 256 * 1024
+"""How many bytes of a header are read as fields at most; those that say what a part is are read anywhere in it.
+
+Real headers are smaller than 20 kB, but Postfix takes single fields of 102,400 bytes.
+"""
+
+# What of ``look_bytes`` is for the header, which is mostly smaller: the body has the rest, whatever its header.
+_HEADER_ROOM_BYTES = 64 * 1024
 
 # Lines that only begin like the delimiter are skipped one by one, and by a pattern where they are many: to compile
 # it takes a tenth of a millisecond.
@@ -88,7 +94,7 @@ def parsed_bytes(raw: bytes, limits: MessageLimits) -> int:
     offset = header_fields.body_offset(raw[: MAX_HEADER_BYTES + 1])
     # The bytes count from the body on: what a server adds to the header must not change how much of the body is
     # read.
-    end = limits.look_bytes if offset > MAX_HEADER_BYTES else offset + limits.look_bytes - MAX_HEADER_BYTES
+    end = limits.look_bytes if offset > MAX_HEADER_BYTES else offset + limits.look_bytes - _HEADER_ROOM_BYTES
     return max(end, 0)
 
 
@@ -96,7 +102,9 @@ def _walk_parts(raw: bytes, depth: int, limits: MessageLimits, default_type: str
     offset = header_fields.body_offset(raw)
     parse = header_fields.parse_content_fields if depth else header_fields.parse_fields
     fields = parse(raw, min(offset, MAX_HEADER_BYTES))
-    header = _parse_part_header(fields, default_type)
+    # A field that is too long for everything else must not hide what the part is.
+    content_fields = fields if offset <= MAX_HEADER_BYTES else header_fields.parse_content_fields(raw, offset)
+    header = _parse_part_header(content_fields, default_type)
     if depth < limits.max_depth:
         if header.boundary:
             # From the CRLF before the body on, because it may belong to the first delimiter.

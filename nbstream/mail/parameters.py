@@ -18,6 +18,7 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 # Possessive, so that the pattern never goes back. Only groups without alternatives or look-ahead are repeated in
 # this way, because CPython before 3.11.5 matches others wrongly.
 _PARAMETER = re.compile(rb""";\s*([^\s=;"]+)\s*=\s*(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"?|([^;\s]*))""", re.DOTALL)
+_COMMENT_MARK = re.compile(rb"(?<!\\)([()])")
 # Longer values are not cached: a sender who fills the cache with values of his own costs a megabyte at most.
 _MAX_CACHED_BYTES = 200
 _MAX_VALUE_BYTES = 1000  # a file name has 255 bytes at most, three times as many where they are encoded
@@ -26,8 +27,8 @@ _MAX_VALUE_BYTES = 1000  # a file name has 255 bytes at most, three times as man
 def parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
     """Return the first word of a structured value, and its parameters by name.
 
-    The first word and the names are in lower case. RFC 2231 continuations (``name*0=``) are joined, and
-    percent-encoded values are decoded.
+    The first word, without comments (RFC 5322 3.2.2), and the names are in lower case. RFC 2231 continuations
+    (``name*0=``) are joined, and percent-encoded values are decoded.
     """
     # Of the values in a stream of mail, four in five were seen before.
     return _parse_parameters_cached(value) if len(value) <= _MAX_CACHED_BYTES else _parse_parameters(value)
@@ -63,10 +64,25 @@ class _Parameters(Mapping[str, str]):
         return _join_parameter_sections(self._extended[name])
 
 
+def _without_comments(value: bytes) -> bytes:
+    """Return the beginning of a value without comments, which may be nested; the last one may have no end."""
+    kept: list[bytes] = []
+    depth = 0
+    for piece in _COMMENT_MARK.split(value[:_MAX_VALUE_BYTES]):
+        if piece == b"(":
+            depth += 1
+        elif piece == b")":
+            depth = max(depth - 1, 0)
+        elif not depth:
+            kept.append(piece)
+    return b" ".join(kept)
+
+
 def _parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
     unfolded = value.replace(b"\r\n", b"")
     first, semicolon, _ = unfolded.partition(b";")
-    main = first.strip().lower().decode("ascii", "replace")
+    word = _without_comments(first) if b"(" in first else first
+    main = word.strip().lower().decode("ascii", "replace")
     if not semicolon:
         return main, _NO_PARAMETERS
     plain: dict[str, bytes] = {}

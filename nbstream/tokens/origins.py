@@ -31,6 +31,7 @@ ORIGINS = {
     "boundary": "part: boundary's form",
     "size": "part: size",
     "content": "part: content",
+    "hidden": "structure: hidden text",
     "absent": "header: missing field",
     "field": "header: field as written",
     "fields": "header: none",

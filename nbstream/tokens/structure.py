@@ -83,7 +83,12 @@ def _part_tokens(part: MimePart) -> list[str]:
 def file_name_tokens(filename: str) -> list[str]:
     """Return tokens for the name of a file: its end, its outline, and the type that it has by its name."""
     name = only_known(filename).lower()
-    return [f"file:{name[-40:]}", f"file.shape:{text_shape(name)}", f"file.type:{name.rpartition('.')[2][:10]}"]
+    return [f"file:{name[-40:]}", f"file.shape:{text_shape(name)}", f"file.type:{file_type(filename)}"]
+
+
+def file_type(filename: str) -> str:
+    """Return the type that a file has by its name, such as "html"."""
+    return only_known(filename).lower().rpartition(".")[2][:10]
 
 
 def _content_type_tokens(value: bytes) -> list[str]:

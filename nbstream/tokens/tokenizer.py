@@ -9,6 +9,7 @@ For tokens that were tried and not kept see docs/experiments.md, "Tokens".
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,22 @@ from nbstream.mail.charsets import decode_text
 from nbstream.tokens import html, urls
 from nbstream.tokens.authentication import authentication_tokens
 from nbstream.tokens.header_tokens import RAW_HEADER_PREFIX, header_tokens, raw_header_tokens
-from nbstream.tokens.structure import bare_text_tokens, structure_tokens
+from nbstream.tokens.structure import bare_text_tokens, file_type, structure_tokens
 from nbstream.tokens.token_list import TokenList, encode_tokens
+from nbstream.tokens.unicode import hides_characters
 from nbstream.tokens.words import WordAllowance, distinct_words_utf8, spread_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from nbstream.mail.message import Message
+    from nbstream.mail.mime import MimePart
+
+_HTML_TYPES = frozenset({"application/xhtml+xml", "image/svg+xml"})
+_UNKNOWN_TYPES = frozenset({"application/octet-stream", "application/unknown", "application/x-unknown"})
+_KINDS_OF_FILES = {"html": "html", "htm": "html", "shtml": "html", "xhtml": "html", "svg": "html", "txt": "plain"}
+_LOOKED_AT_BYTES = 4096
+_CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # ISO 2022 has ESC
 
 BODY_PREFIXES = (b"body:", b"url:", b"url.")
 """What the tokens of words and links begin with."""
@@ -156,7 +165,8 @@ class Tokenizer:
         """Return the tokens of ``message``, in their groups."""
         raw_header = self._raw_header_tokens(message)
         limit = self.options.max_tokens - len(raw_header)
-        head, body = self._head_tokens(message), _body_tokens(message, limit)
+        body, facts = _body_tokens(message, limit)
+        head = tuple(dict.fromkeys((*self._head_tokens(message), *facts)))
         # Head and body each have half of what is left: else 34 long To fields would leave nothing of the body.
         head = head[: max(limit - limit // 2, limit - len(body))]
         return Tokens(
@@ -193,23 +203,34 @@ def _start_of_end(tokens: Sequence[bytes], end: int, prefixes: tuple[bytes, ...]
     return end
 
 
-def _body_tokens(message: Message, limit: int) -> tuple[bytes, ...]:
-    """Return the distinct tokens of words and links, in order: at most ``limit`` words of each text, and links."""
+def _body_tokens(message: Message, limit: int) -> tuple[tuple[bytes, ...], list[bytes]]:
+    """Return the distinct tokens of words and links, in order, and tokens for what is hidden in the texts.
+
+    There are at most ``limit`` words of each text, and links.
+    """
     tokens: list[bytes] = []
+    hidden: list[str] = []
     texts = 0
     references = html.References()
     resolved_left = urls.MAX_RESOLVED_CHARACTERS
     allowance = WordAllowance()
-    for content, content_type in _text_parts(message):
+    for content, is_html in _text_parts(message):
         text = lower_case(content)
-        visible = html.visible_text(text, references) if html.is_html(content_type, text) else text
+        visible = text
+        if is_html:
+            visible = html.visible_text(text, references)
+            hidden += html.hiding_styles(text)
+        if hides_characters(visible):
+            hidden.append("characters")
         tokens += [b"body:" + word for word in distinct_words_utf8(visible, limit, allowance)]
         if links := urls.find_links(text, resolved_left, references):
             tokens += dict.fromkeys(encode_tokens([token for link in links for token in urls.link_tokens(link)]))
         texts += 1
         resolved_left = max(0, resolved_left - len(text))
     # The tokens of one text are distinct: words and links are, and have different prefixes.
-    return tuple(tokens if texts == 1 else dict.fromkeys(tokens))
+    return tuple(tokens if texts == 1 else dict.fromkeys(tokens)), encode_tokens(
+        [f"hidden:{name}" for name in dict.fromkeys(hidden)]
+    )
 
 
 def lower_case(text: str) -> str:
@@ -224,13 +245,31 @@ def lower_case(text: str) -> str:
     return f"{lower[: len(text) - end]}\n{lower[-end:]}"
 
 
-def _text_parts(message: Message) -> Iterator[tuple[str, str]]:
-    """Yield the text and the type of each text part, of a bare text all of it; then the end of a long message."""
+def _text_parts(message: Message) -> Iterator[tuple[str, bool]]:
+    """Yield each text, of a bare text all of it, and whether it is HTML; then the end of a long message."""
     if not message.is_mail:
-        yield decode_text(message.raw[: message.limits.look_bytes], None), "text/plain"
+        yield decode_text(message.raw[: message.limits.look_bytes], None), False
     else:
         for part in message.parts:
-            if not part.is_container and part.content_type.startswith("text/"):
-                yield part.text, part.content_type
+            if (kind := text_kind(part)) is not None:
+                yield part.text, kind == "html"
     if message.unread_end:
-        yield message.unread_end, "text/html" if "</" in message.unread_end else "text/plain"
+        yield message.unread_end, "</" in message.unread_end
+
+
+def text_kind(part: MimePart) -> str | None:
+    """Return whether a part is read as "html" or "plain" text; None where it is not read.
+
+    Text of any other type is shown as it is, whatever it looks like. Programs send texts as files without a type:
+    those are known by their names, and have no control characters.
+    """
+    if part.is_container:
+        return None
+    if part.content_type.startswith("text/"):
+        return "html" if part.content_type == "text/html" else "plain"
+    if part.content_type in _HTML_TYPES:
+        return "html"
+    if part.content_type not in _UNKNOWN_TYPES or not part.filename:
+        return None
+    kind = _KINDS_OF_FILES.get(file_type(part.filename))
+    return kind if kind and not _CONTROL_CHARACTER.search(part.payload, 0, _LOOKED_AT_BYTES) else None

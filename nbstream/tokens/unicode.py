@@ -37,6 +37,33 @@ _LATER_BEYOND = (
 )
 
 
+# Characters that are not seen: Default_Ignorable_Code_Point
+# (https://www.unicode.org/Public/14.0.0/ucd/DerivedCoreProperties.txt).
+_IGNORABLE = (
+    "AD,34F,61C,115F-1160,17B4-17B5,180B-180F,200B-200F,202A-202E,2060-206F,3164,FE00-FE0F,FEFF,FFA0,FFF0-FFF8,"
+    "1BCA0-1BCA3,1D173-1D17A,E0000-E0FFF"
+)
+# The marks of no script of their own. Those that normalisation has not united with a letter decorate it.
+_DECORATIONS = "300-34E,350-36F,483-489,1AB0-1ACE,1DC0-1DFF,20D0-20F0,FE20-FE2F"
+# The marks that belong to words, of the basic plane: vowel signs, viramas, points. Categories Mn, Mc and Me
+# without the characters above (https://www.unicode.org/Public/14.0.0/ucd/extracted/DerivedGeneralCategory.txt).
+_MARKS = (
+    "591-5BD,5BF,5C1-5C2,5C4-5C5,5C7,610-61A,64B-65F,670,6D6-6DC,6DF-6E4,6E7-6E8,6EA-6ED,711,730-74A,7A6-7B0,7EB-7F3,"
+    "7FD,816-819,81B-823,825-827,829-82D,859-85B,898-89F,8CA-8E1,8E3-903,93A-93C,93E-94F,951-957,962-963,981-983,9BC,"
+    "9BE-9C4,9C7-9C8,9CB-9CD,9D7,9E2-9E3,9FE,A01-A03,A3C,A3E-A42,A47-A48,A4B-A4D,A51,A70-A71,A75,A81-A83,ABC,ABE-AC5,"
+    "AC7-AC9,ACB-ACD,AE2-AE3,AFA-AFF,B01-B03,B3C,B3E-B44,B47-B48,B4B-B4D,B55-B57,B62-B63,B82,BBE-BC2,BC6-BC8,BCA-BCD,"
+    "BD7,C00-C04,C3C,C3E-C44,C46-C48,C4A-C4D,C55-C56,C62-C63,C81-C83,CBC,CBE-CC4,CC6-CC8,CCA-CCD,CD5-CD6,CE2-CE3,"
+    "D00-D03,D3B-D3C,D3E-D44,D46-D48,D4A-D4D,D57,D62-D63,D81-D83,DCA,DCF-DD4,DD6,DD8-DDF,DF2-DF3,E31,E34-E3A,E47-E4E,"
+    "EB1,EB4-EBC,EC8-ECD,F18-F19,F35,F37,F39,F3E-F3F,F71-F84,F86-F87,F8D-F97,F99-FBC,FC6,102B-103E,1056-1059,"
+    "105E-1060,1062-1064,1067-106D,1071-1074,1082-108D,108F,109A-109D,135D-135F,1712-1715,1732-1734,1752-1753,"
+    "1772-1773,17B6-17D3,17DD,1885-1886,18A9,1920-192B,1930-193B,1A17-1A1B,1A55-1A5E,1A60-1A7C,1A7F,1B00-1B04,"
+    "1B34-1B44,1B6B-1B73,1B80-1B82,1BA1-1BAD,1BE6-1BF3,1C24-1C37,1CD0-1CD2,1CD4-1CE8,1CED,1CF4,1CF7-1CF9,2CEF-2CF1,"
+    "2D7F,2DE0-2DFF,302A-302F,3099-309A,A66F-A672,A674-A67D,A69E-A69F,A6F0-A6F1,A802,A806,A80B,A823-A827,A82C,"
+    "A880-A881,A8B4-A8C5,A8E0-A8F1,A8FF,A926-A92D,A947-A953,A980-A983,A9B3-A9C0,A9E5,AA29-AA36,AA43,AA4C-AA4D,"
+    "AA7B-AA7D,AAB0,AAB2-AAB4,AAB7-AAB8,AABE-AABF,AAC1,AAEB-AAEF,AAF5-AAF6,ABE3-ABEA,ABEC-ABED,FB1E"
+)
+
+
 def _ranges(text: str) -> str:
     """Return the inside of the brackets of a regular expression for hexadecimal ranges."""
     return re.sub(r"[0-9A-F]+", lambda number: f"\\U{int(number[0], 16):08x}", text).replace(",", "")
@@ -45,6 +72,31 @@ def _ranges(text: str) -> str:
 # Finds what may be a later character: in the basic plane by a table, and beyond it by one range, since a hundred
 # ranges would be compared with each character of Chinese text.
 _CANDIDATE = re.compile(rf"[{_ranges(_LATER_PLANE_0)}\U00010000-\U0010ffff]")
+
+
+MARKS = _ranges(_MARKS)
+"""The marks that belong to words, as the inside of the brackets of a regular expression."""
+_IGNORABLE_RUN = re.compile(f"[{_ranges(_IGNORABLE)}]+")
+_IGNORABLE_IN_WORD = re.compile(f"[a-z0-9][{_ranges(_IGNORABLE)}]+[a-z0-9]", re.IGNORECASE | re.ASCII)
+_DECORATION_RUN = re.compile(f"[{_ranges(_DECORATIONS)}]+")
+
+
+def without_ignorable(text: str) -> str:
+    """Return ``text`` without the characters that are not seen: they do not end a word."""
+    return text if text.isascii() else _IGNORABLE_RUN.sub("", text)
+
+
+def hides_characters(text: str) -> bool:
+    """Return whether a character that is not seen stands between two letters or digits of ASCII.
+
+    Other scripts need some of these characters in their words.
+    """
+    return not text.isascii() and _IGNORABLE_IN_WORD.search(text) is not None
+
+
+def without_decorations(folded: str) -> str:
+    """Return normalised text without the general marks that no letter has united with, such as strokes."""
+    return folded if folded.isascii() else _DECORATION_RUN.sub("", folded)
 
 
 @cache

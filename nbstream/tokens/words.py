@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbstream.tokens import token_list
 from nbstream.tokens.token_list import truncate_utf8
-from nbstream.tokens.unicode import only_known
+from nbstream.tokens.unicode import MARKS, only_known, without_decorations, without_ignorable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -33,9 +33,13 @@ _MARKS_INSIDE = b"'.@_-"
 _WORD_BYTES = bytes(
     c if c > 127 or chr(c).isalnum() or c in _MARKS_INSIDE + b"$%!" else 32 for c in bytes(range(256)).lower()
 )
-# The words of text beyond ASCII, which is folded already.
-_WORD = re.compile(r"[\w'.@$%!\u20ac\u00a3\u00a5-]+")
-_UNSPACED_SCRIPTS = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+# The words of text beyond ASCII, which is folded already: letters with their marks (Unicode Standard Annex 29).
+_WORD = re.compile(rf"[\w{MARKS}'.@$%!\u20ac\u00a3\u00a5-]+")
+# Thai, Lao, Tibetan, Myanmar, Khmer, Tai Le, Tai Lue, Tai Tham, Chinese, Japanese, Myanmar, Tai Viet, Korean.
+_UNSPACED_SCRIPTS = re.compile(
+    r"[\u0e00-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    r"\ua9e0-\ua9ff\uaa60-\uaadf\uac00-\ud7af]"
+)
 # Normalisation sorts each run of combining marks by insertion, in quadratic time: 15 s for 160,000 of them.
 _COMBINING_MARKS = re.compile(r"([^\w\s\x00-\x7f]{16})[^\w\s\x00-\x7f]+")
 # Letters and digits, and their compatibility forms, that never combine with the character before them and never
@@ -105,12 +109,13 @@ class WordAllowance:
 
 def fold_text(text: str) -> str:
     """Return ``text`` in lower case, with compatibility forms (full-width, ligatures, styled letters) unified."""
+    text = without_ignorable(text)
     if text.isascii():
         return text.lower()
     text = only_known(text)
     if _COMBINING_MARKS.search(text):  # the search costs less than a substitution, and seldom finds any
         text = _COMBINING_MARKS.sub(r"\1", text)
-    return unicodedata.normalize("NFKC", text).casefold()
+    return without_decorations(unicodedata.normalize("NFKC", text).casefold())
 
 
 def distinct_words(text: str) -> list[str]:
@@ -127,6 +132,7 @@ def distinct_words_utf8(
     bytes from the beginning, and are not cached: both alternatives were slower.
     """
     allowance = allowance or WordAllowance()
+    text = without_ignorable(text)
     is_foreign = not text.isascii()
     if is_foreign:
         text = _fold_pieces(text, allowance)
@@ -243,7 +249,7 @@ def _fold_pieces(text: str, allowance: WordAllowance) -> str:
     """
     pieces = dict.fromkeys(text.split())
     foreign = only_known("\n".join([piece for piece in pieces if not piece.isascii()]))
-    folded_pieces = iter(fold_stretches(foreign, allowance).split("\n"))
+    folded_pieces = iter(without_decorations(fold_stretches(foreign, allowance)).split("\n"))
     return " ".join([piece if piece.isascii() else next(folded_pieces) for piece in pieces])
 
 

@@ -18,6 +18,8 @@ from tests.mail.hostile_values import HOSTILE_PIECES
         (b"=?ISO-8859-1?B?Y2Fm6Q==?= au lait", "café au lait"),
         (b"=?utf-8?q?one_?=\r\n =?utf-8?q?two?=", "one two"),
         (b"=?utf-8*en?q?hi?=", "hi"),
+        (b"=?utf-8?q?caf=C3?=\r\n =?UTF-8?Q?=A9?= =?utf-8?b?w6k=?=", "caféé"),  # a character cut in two
+        (b"=?utf-8?b?Y2Fmww==?= =?utf-8?b?qQ==?=", "café"),
         (b"=?no-such-charset?q?caf=C3=A9?=", "café"),
         (b"=?utf-8?b?broken base64", "=?utf-8?b?broken base64"),
         (b"=?utf-8?b?YWJj?= =?", "abc =?"),

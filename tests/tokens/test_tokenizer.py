@@ -1,3 +1,4 @@
+import base64
 import random
 import re
 import sys
@@ -212,3 +213,51 @@ def test_the_groups_are_found_again_in_all_tokens() -> None:
 def test_no_field_makes_a_token_of_the_body(name: bytes) -> None:
     tokens = tokenize(b"From: a@b.example\n" + name + b": free address\n\nfree http://free/free\n")
     assert len(set(tokens.all)) == len(tokens.all)
+
+
+SHOWN = "viagra lottery casino pills"
+
+
+def shown_words(fields: str, body: str | bytes) -> set[str]:
+    """The words of the texts of a mail, those of them that are in ``SHOWN``."""
+    content = body if isinstance(body, bytes) else body.encode()
+    raw = f"From: a@b.example\nSubject: x\n{fields}\n\n".encode() + content
+    words = {token.removeprefix(b"body:").decode() for token in Tokenizer().tokenize(Message.parse(raw)).body}
+    return words & set(SHOWN.split())
+
+
+@pytest.mark.parametrize(
+    ("fields", "body"),
+    [
+        ("Content-Type: text/plain", "<body " + SHOWN),  # text/plain is text, whatever it looks like
+        ("Content-Type: text/html (of a kind)", f"<p title='<!--'>{SHOWN}"),
+        ("Content-Type: text/html", "".join(f"{word[:2]}<wbr>{word[2:]} " for word in SHOWN.split())),
+        ("Content-Type: text/html", "".join(f"{word[:2]}&shy;{word[2:]} " for word in SHOWN.split())),
+        ("Content-Transfer-Encoding: (from here) Base64 (by (me))", base64.b64encode(SHOWN.encode())),
+        ("Content-Transfer-Encoding: base64", b"Zm9vIA==\nYg==\n" + base64.b64encode(b" " + SHOWN.encode())),
+        ("Content-Transfer-Encoding: quoted-printable", SHOWN.replace("o", "=  \no")),
+        (f"X-Long: {'y' * 300_000}\nContent-Transfer-Encoding: base64", base64.b64encode(SHOWN.encode())),
+        ('Content-Type: application/octet-stream; name="a.HTM"', f"<p>{SHOWN}"),
+        ("Content-Type: application/octet-stream; name=a.txt", SHOWN),
+        ("Content-Type: image/svg+xml", f"<svg><text>{SHOWN}</text></svg>"),
+    ],
+)
+def test_what_a_mail_program_shows_is_read(fields: str, body: str | bytes) -> None:
+    assert shown_words(fields, body) == set(SHOWN.split())
+
+
+def test_files_without_a_type_that_are_no_texts_are_not_read() -> None:
+    assert shown_words("Content-Type: application/octet-stream; name=a.zip", SHOWN) == set()
+    assert shown_words("Content-Type: application/octet-stream; name=a.txt", f"\0 {SHOWN}") == set()
+
+
+def test_what_is_hidden_is_a_token_of_structure() -> None:
+    raw = b"From: a@b.example\nContent-Type: text/html\n\n<p style='display:none'>via&#x200b;gra"
+    tokens = Tokenizer().tokenize(Message.parse(raw))
+    assert tokens.head[-2:] == (b"hidden:display", b"hidden:characters")
+    assert tokens.body == (b"body:viagra",)
+
+
+def test_texts_behind_padding_give_another_key() -> None:
+    head = b"From: a@b.example\nContent-Transfer-Encoding: base64\n\nYg==\n"
+    assert Message.parse(head + b"YQ==").key != Message.parse(head + b"Yw==").key

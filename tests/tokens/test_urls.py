@@ -12,6 +12,31 @@ def test_a_scheme_hidden_in_character_references_is_found() -> None:
     assert find_links("<a href='&#104;ttp://x.example/'>") == ["http://x.example/"]
 
 
+@pytest.mark.parametrize(
+    ("source", "link"),
+    [
+        ('<a href="http://exa\tmple.com/x">', "http://example.com/x"),  # browsers leave tabs and line ends out
+        ("<a href='https://exa\r\nmple.com'>", "https://example.com"),
+        ("<img src=//cdn.example.com/a>", "http://cdn.example.com/a"),
+        ("url(//cdn.example.com)", "http://cdn.example.com)"),
+        ("http:\\\\example.com\\x", "http://example.com"),
+        ("http://exam\u00adple.com", "http://example.com"),
+        ("http://example.com\tx", "http://example.com"),  # not in quotes
+    ],
+)
+def test_links_are_read_as_browsers_read_them(source: str, link: str) -> None:
+    assert find_links(source) == [link]
+
+
+def test_two_slashes_elsewhere_are_no_link() -> None:
+    assert find_links("'-//w3c//dtd' // comment.example \"//x\"") == []
+
+
+def test_a_host_in_other_letters_is_the_host_that_a_browser_asks() -> None:
+    assert "url:example.com" in link_tokens("http://\uff45\uff58\uff41\uff4d\uff50\uff4c\uff45\u3002com/")
+    assert "url:example.com" in link_tokens("http://exa&tab;mple.com")
+
+
 def test_links_are_bounded() -> None:
     assert len(find_links(" ".join(f"http://{n}.example" for n in range(MAX_LINKS * 3)))) == MAX_LINKS
 

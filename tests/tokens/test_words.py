@@ -47,6 +47,30 @@ def test_scripts_without_spaces_give_pairs_of_characters() -> None:
     assert distinct_words("票") == ["票"]
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("vi\u200bag\u00adra vi\u2062ag\ufe0fra v\u034fia\u180egra", ["viagra"]),  # characters that are not seen
+        ("v\u0336i\u0336agra", ["viagra"]),  # strokes through letters
+        ("\u0130stanbul caf\u0065\u0301", ["istanbul", "caf\u00e9"]),
+        (
+            "\u092a\u0941\u0930\u0938\u094d\u0915\u093e\u0930!",
+            ["\u092a\u0941\u0930\u0938\u094d\u0915\u093e\u0930!"],
+        ),
+        ("\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd", ["\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd"]),
+    ],
+)
+def test_words_are_letters_with_their_marks_and_without_what_is_not_seen(text: str, words: list[str]) -> None:
+    assert distinct_words(text) == words
+
+
+@pytest.mark.parametrize(
+    "word", ["\u0e23\u0e32\u0e07\u0e27\u0e31\u0e25", "\u179f\u17d2\u179a\u17bc\u179c", "\u1019\u103c\u1014\u103a"]
+)
+def test_thai_khmer_and_myanmar_give_pairs_as_chinese_does(word: str) -> None:
+    assert distinct_words(word) == [word[start : start + 2] for start in range(len(word) - 1)]
+
+
 def test_a_shape_has_the_kinds_of_characters_and_not_the_characters() -> None:
     assert text_shape("000601c7$8A2f@Ab") == "9a9$9A9a@Aa"
 

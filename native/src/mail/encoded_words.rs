@@ -37,6 +37,7 @@ pub fn decode_encoded_words(value: &[u8]) -> Option<Cow<'_, str>> {
     }
     let joined = without_space_between_words(&unfolded);
     let mut text = String::with_capacity(joined.len());
+    let mut neighbours = Neighbours::default();
     let mut position = 0;
     let mut next = find_beginning(&joined, 0);
     while let Some(word) = next {
@@ -48,21 +49,53 @@ pub fn decode_encoded_words(value: &[u8]) -> Option<Cow<'_, str>> {
             next = find_beginning(&joined, word.start + 1);
             continue;
         }
-        let encoded = &joined[word.end..end];
-        let content = if word.is_base64 {
-            decode_base64(encoded)
-        } else {
-            decode_quoted_printable(encoded, true)
-        };
-        // What follows "*" is a language (RFC 2231 5).
-        let charset = word.charset.split(|&byte| byte == b'*').next();
-        text.push_str(&charsets::decode_text(&joined[position..word.start], None)?);
-        text.push_str(&charsets::decode_text(&content, charset)?);
+        if word.start > position || !neighbours.has_form(&word) {
+            neighbours.push_decoded(&mut text)?;
+            text.push_str(&charsets::decode_text(&joined[position..word.start], None)?);
+            neighbours = Neighbours::of(&word);
+        }
+        neighbours.text.extend_from_slice(&joined[word.end..end]);
         position = end + 2;
         next = find_beginning(&joined, position);
     }
+    neighbours.push_decoded(&mut text)?;
     text.push_str(&charsets::decode_text(&joined[position..], None)?);
     Some(Cow::Owned(text))
+}
+
+/// The text of neighbours with one charset and encoding, which are decoded as one word: some programs cut a character
+/// in two.
+#[derive(Default)]
+struct Neighbours {
+    charset: Vec<u8>,
+    is_base64: bool,
+    text: Vec<u8>,
+}
+
+impl Neighbours {
+    fn of(word: &Beginning<'_>) -> Self {
+        Self {
+            charset: word.charset.to_vec(),
+            is_base64: word.is_base64,
+            text: Vec::new(),
+        }
+    }
+
+    fn has_form(&self, word: &Beginning<'_>) -> bool {
+        self.is_base64 == word.is_base64 && self.charset.eq_ignore_ascii_case(word.charset)
+    }
+
+    fn push_decoded(&self, text: &mut String) -> Option<()> {
+        let content = if self.is_base64 {
+            decode_base64(&self.text)
+        } else {
+            decode_quoted_printable(&self.text, true)
+        };
+        // What follows "*" is a language (RFC 2231 5).
+        let charset = self.charset.split(|&byte| byte == b'*').next();
+        text.push_str(&charsets::decode_text(&content, charset)?);
+        Some(())
+    }
 }
 
 /// Returns `value` without its folds and without white space at its ends.

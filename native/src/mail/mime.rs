@@ -8,8 +8,11 @@ use super::parameters::{parse_parameters, ParameterText};
 use super::transfer_encodings::decode_transfer_encoding;
 use crate::foreign::HandBack;
 
-/// How many bytes of a header are read as fields at most.
-pub const MAX_HEADER_BYTES: usize = 64 * 1024;
+/// How many bytes of a header are read as fields at most; those that say what a part is are read anywhere in it.
+pub const MAX_HEADER_BYTES: usize = 256 * 1024;
+
+/// What of the bytes that are looked at is for the header: the body has the rest, whatever its header.
+const HEADER_ROOM_BYTES: usize = 64 * 1024;
 
 // Deeper walks would need a larger stack. The settings allow no more.
 const MAX_DEPTH: usize = 100;
@@ -96,7 +99,7 @@ pub fn parsed_bytes(raw: &[u8], limits: &Limits) -> usize {
     if offset > MAX_HEADER_BYTES {
         limits.look_bytes
     } else {
-        (offset.saturating_add(limits.look_bytes)).saturating_sub(MAX_HEADER_BYTES)
+        (offset.saturating_add(limits.look_bytes)).saturating_sub(HEADER_ROOM_BYTES)
     }
 }
 
@@ -117,7 +120,15 @@ fn walk_parts<'a>(
     } else {
         header_fields::parse_content_fields(raw, end)
     };
-    let header = parse_part_header(&fields, default_type)?;
+    // A field that is too long for everything else must not hide what the part is.
+    let header = if offset > end {
+        parse_part_header(
+            &header_fields::parse_content_fields(raw, offset),
+            default_type,
+        )?
+    } else {
+        parse_part_header(&fields, default_type)?
+    };
     if depth < limits.max_depth {
         if !header.boundary.is_empty() {
             // From the CRLF before the body on, because it may belong to the first delimiter.

@@ -35,10 +35,14 @@ pub fn parse_parameters(value: &[u8]) -> Structured<'_> {
 }
 
 impl Structured<'_> {
-    /// Returns the first word in lower case: what is before the first ";".
+    /// Returns the first word in lower case, without comments: what is before the first ";".
     pub fn first_word(&self) -> Cow<'_, [u8]> {
         let end = find_byte(&self.unfolded, b';').unwrap_or(self.unfolded.len());
-        lower(strip(&self.unfolded[..end]))
+        let first = &self.unfolded[..end];
+        if find_byte(first, b'(').is_none() {
+            return lower(strip(first));
+        }
+        Cow::Owned(lower(strip(&without_comments(first))).into_owned())
     }
 
     /// Returns the parameter called `name` (lower case): the plain one, else the sections of RFC 2231.
@@ -65,6 +69,32 @@ impl Structured<'_> {
             join_sections(sections)
         }
     }
+}
+
+/// Returns the beginning of a value without comments, which may be nested; the last one may have no end.
+fn without_comments(value: &[u8]) -> Vec<u8> {
+    let value = up_to(value, MAX_VALUE_BYTES);
+    let mut kept: Vec<&[u8]> = Vec::new();
+    let mut depth = 0_usize;
+    let mut start = 0;
+    for (at, &byte) in value.iter().enumerate() {
+        let is_mark = matches!(byte, b'(' | b')') && (at == 0 || value[at - 1] != b'\\');
+        if !is_mark {
+            continue;
+        }
+        if depth == 0 {
+            kept.push(&value[start..at]);
+        }
+        start = at + 1;
+        depth = match byte {
+            b'(' => depth + 1,
+            _ => depth.saturating_sub(1),
+        };
+    }
+    if depth == 0 {
+        kept.push(&value[start..]);
+    }
+    kept.join(&b' ')
 }
 
 fn plain_text(name: &[u8], value: &[u8]) -> ParameterText {

@@ -29,9 +29,7 @@ pub fn decode_transfer_encoding<'a>(body: &'a [u8], encoding: &[u8]) -> Cow<'a, 
 
 /// Returns the content of base64: foreign characters are ignored, and an incomplete end is cut off.
 ///
-/// Padding that completes a group of four ends the content, as in `binascii.a2b_base64`. Where the text ends
-/// within a group, that function fails, and `decode_base64` in Python decodes the letters alone: the bytes are
-/// those that were decoded up to there.
+/// Padding that completes a group of four ends this group alone; other padding is ignored.
 pub fn decode_base64(text: &[u8]) -> Vec<u8> {
     let mut content = Vec::with_capacity(text.len() / 4 * 3 + 3);
     let mut bits = 0_u32;
@@ -51,7 +49,9 @@ pub fn decode_base64(text: &[u8]) -> Vec<u8> {
             if digits >= 2 {
                 pads += 1;
                 if digits + pads >= 4 {
-                    break;
+                    bits = 0;
+                    digits = 0;
+                    pads = 0;
                 }
             }
             continue;
@@ -116,6 +116,9 @@ pub fn decode_quoted_printable(text: &[u8], is_header: bool) -> Vec<u8> {
         rest = &rest[equals + 1..];
         rest = match rest {
             [b'\n', after @ ..] => after,
+            [b' ' | b'\t', ..] if !is_header && is_soft_break(rest) => {
+                &rest[find_byte(rest, b'\n').map_or(rest.len(), |line_feed| line_feed + 1)..]
+            }
             // All is skipped as far as the line feed.
             [b'\r', after @ ..] => {
                 find_byte(after, b'\n').map_or(&[][..], |line_feed| &after[line_feed + 1..])
@@ -143,6 +146,12 @@ pub fn decode_quoted_printable(text: &[u8], is_header: bool) -> Vec<u8> {
     }
     push_literal(&mut content, rest, is_header);
     content
+}
+
+/// Returns whether blanks and a line end follow: they were added on the way (RFC 2045 6.7, rule 3).
+fn is_soft_break(rest: &[u8]) -> bool {
+    let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
+    rest[blanks.count()..].starts_with(b"\r\n")
 }
 
 fn push_literal(content: &mut Vec<u8>, literal: &[u8], is_header: bool) {
@@ -176,8 +185,9 @@ mod tests {
         for (text, content) in [
             (&b"YWJjZA=="[..], &b"abcd"[..]),
             (b"YW\r\nJj-ZA", b"abcd"),
-            (b"YW==YWJj", b"a"),
-            (b"YWI=YWJj", b"ab"),
+            (b"YW==YWJj", b"aabc"),
+            (b"YWI=YWJj", b"ababc"),
+            (b"YW=-=YWJj", b"aabc"),
             (b"YW=JjYWJj", b"abcabc"),
             (b"=YWJj", b"abc"),
             (b"YWJjY", b"abc"),
@@ -193,6 +203,7 @@ mod tests {
         for (text, content) in [
             (&b"=41=e4=E4_"[..], &b"A\xe4\xe4_"[..]),
             (b"a=\r\nb=\nc", b"abc"),
+            (b"a= \t\r\nb= c", b"ab= c"),
             (b"a=\rb\nc", b"ac"),
             (b"a=\rb", b"a"),
             (b"==41=4", b"=41=4"),

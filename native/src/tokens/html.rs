@@ -1,4 +1,4 @@
-//! Turns HTML into the text that a reader sees, in three passes that each read every character once.
+//! Turns HTML into the text that a mail program shows: see `nbstream/tokens/html.py`.
 //!
 //! All text here is in lower case. Each function consumes what it has scanned, whatever follows, so no input costs
 //! more than its length.
@@ -6,11 +6,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use crate::foreign::HandBack;
 use crate::mail::bytes;
-use crate::tokens::ascii;
 use crate::tokens::html_references::{HTML5, LOW_NUMBERS, WITHOUT_SEMICOLON};
-use crate::tokens::unicode;
 
 /// How many different character references of a message are resolved, give or take a thousand.
 pub const MAX_REFERENCES: usize = 5_000;
@@ -20,133 +17,285 @@ const MAX_DIGITS: usize = 8;
 const MAX_NAME_BYTES: usize = 32;
 const REPLACEMENT: &str = "\u{fffd}";
 
-const HTML_STARTS: [&str; 4] = ["<!doctype html", "<html", "<body", "<table"];
-const START_CHARACTERS: usize = 200;
-/// Elements whose content a reader does not see.
-const UNSEEN_ELEMENTS: [&str; 3] = ["script", "style", "title"];
-const INLINE_ELEMENTS: [&str; 13] = [
-    "a", "abbr", "b", "big", "em", "font", "i", "ins", "s", "small", "span", "strong", "tt",
+/// The properties of styles that hide text, and with which value; behind a zero no other digit follows.
+const HIDING_STYLES: [(&str, &str); 5] = [
+    ("display", "none"),
+    ("visibility", "hidden"),
+    ("font-size", "0"),
+    ("opacity", "0"),
+    ("mso-hide", "all"),
 ];
 
-/// Returns whether a text part (lower case) is HTML: by its type, or because it begins like HTML.
-///
-/// `HandBack` where Python must say whether the name of the first element ends.
-pub fn is_html(content_type: &[u8], text: &str) -> Result<bool, HandBack> {
-    Ok(content_type == b"text/html" || begins_like_html(text)?)
-}
-
-fn begins_like_html(text: &str) -> Result<bool, HandBack> {
-    let start =
-        text[..unicode::offset_of(text, START_CHARACTERS)].trim_start_matches(unicode::is_space);
-    match HTML_STARTS.iter().find_map(|name| start.strip_prefix(name)) {
-        Some(rest) => Ok(!begins_with_word(rest)?),
-        None => Ok(false),
+/// Returns whether the element separates words: `BREAKING_ELEMENTS`.
+fn is_breaking(name: &[u8]) -> bool {
+    match name {
+        b"address" | b"article" | b"aside" | b"blockquote" | b"body" | b"br" | b"button"
+        | b"caption" | b"center" | b"col" | b"colgroup" | b"dd" | b"details" | b"dialog"
+        | b"dir" | b"div" | b"dl" | b"dt" | b"fieldset" | b"figcaption" | b"figure" | b"footer"
+        | b"form" | b"frame" | b"frameset" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6"
+        | b"header" | b"hgroup" | b"hr" | b"html" | b"iframe" | b"input" | b"legend" | b"li"
+        | b"listing" | b"main" | b"marquee" | b"menu" | b"nav" | b"object" | b"ol"
+        | b"optgroup" | b"option" | b"p" | b"plaintext" | b"pre" | b"search" | b"section"
+        | b"select" | b"summary" | b"table" | b"tbody" | b"td" | b"textarea" | b"tfoot" | b"th"
+        | b"thead" | b"tr" | b"ul" | b"video" | b"xmp" => true,
+        _ => false,
     }
 }
 
-/// Returns the text of an HTML source (lower case) without tags, comments, scripts and styles.
-///
-/// `HandBack` where Python must say whether the name of an element ends.
-pub fn visible_text<'a>(
-    source: &'a str,
-    references: &mut References,
-) -> Result<Cow<'a, str>, HandBack> {
-    let visible = match replaced(source, "", invisible_end)? {
-        Cow::Borrowed(text) => replaced(text, " ", tag_end)?,
-        Cow::Owned(text) => Cow::Owned(replaced(&text, " ", tag_end)?.into_owned()),
-    };
-    Ok(match visible {
+/// Returns whether the content of the element is characters up to its end tag, and if so, whether a reader sees it.
+fn is_raw_shown(name: &[u8]) -> Option<bool> {
+    match name {
+        b"script" | b"style" | b"title" | b"iframe" | b"noembed" | b"noframes" => Some(false),
+        b"textarea" | b"xmp" | b"plaintext" => Some(true),
+        _ => None,
+    }
+}
+
+/// Returns the text of an HTML source (lower case) that is in no tag, comment, script or style sheet.
+pub fn visible_text<'a>(source: &'a str, references: &mut References) -> Cow<'a, str> {
+    match without_markup(source) {
         Cow::Borrowed(text) => references.resolve(text),
         Cow::Owned(text) => match references.resolve(&text) {
             Cow::Borrowed(_) => Cow::Owned(text),
             Cow::Owned(resolved) => Cow::Owned(resolved),
         },
-    })
+    }
 }
 
-/// Returns `source` with `replacement` for each match; `match_end` says where one that begins at a "<" ends.
-fn replaced<'a>(
-    source: &'a str,
-    replacement: &str,
-    match_end: impl Fn(&str, usize) -> Result<Option<usize>, HandBack>,
-) -> Result<Cow<'a, str>, HandBack> {
-    let mut result = String::new();
-    let mut written = 0;
+/// Returns the properties by which styles of an HTML source (lower case) hide text, in the order of the table.
+pub fn hiding_styles(source: &str) -> impl Iterator<Item = &'static str> + '_ {
+    HIDING_STYLES
+        .iter()
+        .filter(move |(name, value)| {
+            has_style(source.as_bytes(), name.as_bytes(), value.as_bytes())
+        })
+        .map(|(name, _)| *name)
+}
+
+fn has_style(content: &[u8], name: &[u8], value: &[u8]) -> bool {
     let mut start = 0;
-    while let Some(at) = bytes::find_byte(&source.as_bytes()[start..], b'<') {
-        start += at;
-        match match_end(source, start)? {
-            Some(end) => {
-                if written == 0 {
-                    result.reserve(source.len());
-                }
-                result.push_str(&source[written..start]);
-                result.push_str(replacement);
-                written = end;
-                start = end;
+    while let Some(at) = bytes::find_from(content, name, start) {
+        start = at + name.len();
+        let colon = behind_space(content, start);
+        if content.get(colon) != Some(&b':') {
+            continue;
+        }
+        if let Some(rest) = content[behind_space(content, colon + 1)..].strip_prefix(value) {
+            let goes_on = matches!(rest.first(), Some(b'.' | b'0'..=b'9'));
+            if value != b"0" || !goes_on {
+                return true;
             }
-            None => start += 1,
         }
     }
+    false
+}
+
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b'\t' | b'\n' | 0x0c | b'\r' | b' ')
+}
+
+/// Returns where the white space ends that begins at `start`.
+fn behind_space(content: &[u8], start: usize) -> usize {
+    let spaces = content[start..].iter().take_while(|byte| is_space(**byte));
+    start + spaces.count()
+}
+
+fn without_markup(source: &str) -> Cow<'_, str> {
+    let content = source.as_bytes();
+    let mut text = String::new();
+    let mut written = 0; // what comes before this is in `text`
+    let mut start = 0;
+    while let Some(at) = bytes::find_byte(&content[start..], b'<') {
+        start += at;
+        let markup = markup_at(content, start);
+        if markup.end == start {
+            start += 1;
+            continue;
+        }
+        if written == 0 {
+            text.reserve(source.len());
+        }
+        text.push_str(&source[written..start]);
+        if markup.is_breaking {
+            text.push(' ');
+        }
+        text.push_str(&source[markup.shown_start..markup.shown_end]);
+        written = markup.end;
+        start = markup.end;
+    }
     if written == 0 {
-        return Ok(Cow::Borrowed(source));
+        return Cow::Borrowed(source);
     }
-    result.push_str(&source[written..]);
-    Ok(Cow::Owned(result))
+    text.push_str(&source[written..]);
+    Cow::Owned(text)
 }
 
-/// Returns where ends what no reader sees and the "<" at `start` begins: a comment, an unseen element, or a tag of
-/// an inline element, on both sides of which the text is joined.
-fn invisible_end(source: &str, start: usize) -> Result<Option<usize>, HandBack> {
-    let content = source.as_bytes();
-    let behind = start + 1;
-    if content[behind..].starts_with(b"!--") {
-        return Ok(Some(end_of(content, b"-->", behind + 3)));
-    }
-    let is_end_tag = content.get(behind) == Some(&b'/');
-    let name_start = behind + usize::from(is_end_tag);
-    let name_bytes = content[name_start..]
-        .iter()
-        .take_while(|byte| ascii::is_word(**byte))
-        .count();
-    let name_end = name_start + name_bytes;
-    let name = &source[name_start..name_end];
-    let is_unseen = !is_end_tag && UNSEEN_ELEMENTS.contains(&name);
-    if !(is_unseen || INLINE_ELEMENTS.contains(&name) || name == "u")
-        || begins_with_word(&source[name_end..])?
+/// Markup and what it shows: a separator of words, and some of what was read.
+struct Markup {
+    end: usize,
+    is_breaking: bool,
+    shown_start: usize,
+    shown_end: usize,
+}
+
+/// Returns the markup that the "<" at `start` begins; where it begins none, it ends at `start`.
+fn markup_at(content: &[u8], start: usize) -> Markup {
+    let hidden = |end| Markup {
+        end,
+        is_breaking: false,
+        shown_start: end,
+        shown_end: end,
+    };
+    let is_end_tag = content.get(start + 1) == Some(&b'/');
+    let name_start = start + 1 + usize::from(is_end_tag);
+    if !content
+        .get(name_start)
+        .map_or(false, u8::is_ascii_lowercase)
     {
-        return Ok(None);
+        return hidden(declaration_end(content, start));
     }
-    if !is_unseen {
-        return Ok(Some(end_of(content, b">", name_end)));
+    let is_in_name = |byte: &&u8| !is_space(**byte) && !matches!(byte, b'/' | b'>');
+    let name_end = name_start + content[name_start..].iter().take_while(is_in_name).count();
+    let name = &content[name_start..name_end];
+    let tag_end = tag_end(content, name_end);
+    let mut markup = hidden(tag_end);
+    markup.is_breaking = is_breaking(name);
+    if is_end_tag || tag_end == content.len() {
+        return markup;
     }
-    let mut end_tag = *b"</______";
-    end_tag[2..2 + name.len()].copy_from_slice(name.as_bytes());
-    let content_end = end_of(content, &end_tag[..2 + name.len()], name_end);
-    Ok(Some(end_of(content, b">", content_end)))
+    if let Some(is_shown) = is_raw_shown(name) {
+        markup.end = raw_text_end(content, name, tag_end);
+        if is_shown {
+            markup.shown_end = markup.end;
+        }
+    }
+    markup
 }
 
-/// Returns where the tag ends that the "<" at `start` begins.
-fn tag_end(source: &str, start: usize) -> Result<Option<usize>, HandBack> {
-    let content = source.as_bytes();
-    Ok(match content.get(start + 1) {
-        Some(b'/' | b'!' | b'?' | b'a'..=b'z') => Some(end_of(content, b">", start + 2)),
-        _ => None,
-    })
+/// Returns the end of the tag of which `content` was read up to `place`.
+fn tag_end(content: &[u8], mut place: usize) -> usize {
+    let until = |start: usize, is_end: fn(u8) -> bool| {
+        let rest = content.get(start..).unwrap_or_default();
+        start + rest.iter().take_while(|byte| !is_end(**byte)).count()
+    };
+    loop {
+        place = until(place, |byte| !is_space(byte) && byte != b'/');
+        match content.get(place) {
+            None => return content.len(),
+            Some(b'>') => return place + 1,
+            Some(_) => {}
+        }
+        // A name may begin with "=".
+        place = until(place + 1, |byte| {
+            is_space(byte) || matches!(byte, b'/' | b'>' | b'=')
+        });
+        let equals = behind_space(content, place);
+        if content.get(equals) != Some(&b'=') {
+            continue;
+        }
+        place = behind_space(content, equals + 1);
+        place = match content.get(place) {
+            Some(quote @ (b'"' | b'\'')) => {
+                let length = bytes::find_byte(&content[place + 1..], *quote);
+                length.map_or(content.len(), |length| place + length + 2)
+            }
+            _ => until(place, |byte| is_space(byte) || byte == b'>'),
+        };
+    }
+}
+
+/// Returns the end of the comment, bogus comment, doctype or `</>` at `start`, which is `start` without one.
+fn declaration_end(content: &[u8], start: usize) -> usize {
+    let rest = &content[start..];
+    if rest.starts_with(b"<!--") {
+        for empty in [&b"<!-->"[..], b"<!--->"] {
+            if rest.starts_with(empty) {
+                return start + empty.len();
+            }
+        }
+        return comment_end(content, start + 4);
+    }
+    match rest.get(1) {
+        Some(b'!' | b'?') => end_of(content, b">", start + 2),
+        Some(b'/') if rest.len() > 2 => end_of(content, b">", start + 2),
+        _ => start,
+    }
+}
+
+/// Returns where the comment ends whose text begins at `start`: behind "-->" or "--!>".
+fn comment_end(content: &[u8], mut start: usize) -> usize {
+    while let Some(at) = bytes::find_from(content, b"--", start) {
+        match &content[at + 2..] {
+            [b'>', ..] => return at + 3,
+            [b'!', b'>', ..] => return at + 4,
+            _ => start = at + 1,
+        }
+    }
+    content.len()
+}
+
+/// Returns where the end tag of the raw text element begins whose content begins at `start`.
+fn raw_text_end(content: &[u8], name: &[u8], start: usize) -> usize {
+    match name {
+        b"plaintext" => content.len(),
+        b"script" => script_end(content, start),
+        _ => {
+            let end_tag = [b"</", name].concat();
+            let mut place = start;
+            while let Some(at) = bytes::find_from(content, &end_tag, place) {
+                place = at + end_tag.len();
+                if ends_name(content, place) {
+                    return at;
+                }
+            }
+            content.len()
+        }
+    }
+}
+
+/// Returns whether the name of a tag ends at `place`, and something follows it.
+fn ends_name(content: &[u8], place: usize) -> bool {
+    content
+        .get(place)
+        .map_or(false, |byte| is_space(*byte) || matches!(byte, b'/' | b'>'))
+}
+
+/// Returns where the end tag begins of the script whose content begins at `start`: see `_script_end` in Python.
+fn script_end(content: &[u8], start: usize) -> usize {
+    let mut escapes = 0;
+    let mut place = start;
+    while place < content.len() {
+        let rest = &content[place..];
+        let length = rest
+            .iter()
+            .take_while(|byte| !matches!(byte, b'<' | b'-'))
+            .count();
+        let rest = &rest[length..];
+        let at = place + length;
+        place = at + 1;
+        if rest.starts_with(b"<!--") {
+            escapes = escapes.max(1);
+            place = at + 2; // its dashes may be those of "-->"
+        } else if rest.starts_with(b"-->") {
+            escapes = 0;
+            place = at + 3;
+        } else if rest.starts_with(b"<script") && ends_name(content, at + 7) {
+            escapes = (2 * escapes).min(2);
+            place = at + 7;
+        } else if rest.starts_with(b"</script") && ends_name(content, at + 8) {
+            if escapes < 2 {
+                return at;
+            }
+            escapes = 1;
+            place = at + 8;
+        }
+    }
+    content.len()
 }
 
 /// Returns the end of the first `needle` at `start` or after it, or the end of `content` where there is none.
 fn end_of(content: &[u8], needle: &[u8], start: usize) -> usize {
     bytes::find_from(content, needle, start).map_or(content.len(), |at| at + needle.len())
-}
-
-/// Returns whether `\w` matches at the beginning of `text`. `HandBack` for a character that was assigned after Unicode
-/// 14.0: whether that is a letter depends on the interpreter.
-fn begins_with_word(text: &str) -> Result<bool, HandBack> {
-    match text.chars().next() {
-        Some(first) if !unicode::is_known(first) => Err(HandBack),
-        first => Ok(first.map_or(false, unicode::is_word)),
-    }
 }
 
 /// The character references of one message, each of which is resolved once.
@@ -326,9 +475,7 @@ mod tests {
     use super::*;
 
     fn visible(source: &str) -> String {
-        visible_text(source, &mut References::new())
-            .unwrap()
-            .into_owned()
+        visible_text(source, &mut References::new()).into_owned()
     }
 
     fn resolved(text: &str) -> String {
@@ -336,45 +483,63 @@ mod tests {
     }
 
     #[test]
-    fn text_around_inline_tags_is_joined_and_around_others_separated() {
+    fn text_around_tags_is_joined_unless_the_element_is_a_block() {
         assert_eq!(visible("v<b></b>ia<br>gra<p/>x"), "via gra x");
-        assert_eq!(visible("<a-b>x<bx>y<b\u{e9}>z"), "x y z");
-        assert_eq!(visible("<<b>a>x"), " x");
+        assert_eq!(visible("x<wbr>y<a-b>z<mark>!</mark>"), "xyz!");
+        assert_eq!(visible("<<b>a>x"), "<a>x");
     }
 
     #[test]
-    fn comments_scripts_and_styles_are_left_out() {
-        assert_eq!(visible("a<!-- <b> -->b<!-->c"), "ab");
+    fn a_tag_ends_where_no_quoted_value_goes_on() {
+        assert_eq!(visible("<a b=\"<!--\">x<a b='>' c=>y<a =\">z"), "xyz");
+        assert_eq!(visible("a<b c=d\">x<b c/d='>'>y<b c = '>'e>z"), "axyz");
+        assert_eq!(visible("a<b c=\">x"), "a");
+    }
+
+    #[test]
+    fn comments_end_as_the_standard_says() {
+        assert_eq!(
+            visible("a<!-- <b> -->b<!-->c<!--->d<!--x--!>e<!----!>f"),
+            "abcdef"
+        );
+        assert_eq!(
+            visible("a<!x>b<?y>c</ z>d</>e<!doctype \">\">f"),
+            "abcde\">f"
+        );
+        assert_eq!(visible("a<!--x->b"), "a");
+    }
+
+    #[test]
+    fn raw_text_ends_at_its_own_end_tag() {
         assert_eq!(visible("a<script>x</script >b<style x</sty"), "ab");
-        assert_eq!(visible("a<title>x<title></title"), "a");
-        assert_eq!(visible("a</script>b<scriptx>c"), "a b c");
+        assert_eq!(visible("a<style>x</styles></style\n>b"), "ab");
+        assert_eq!(visible("a</script>b<scriptx>c"), "abc");
+        assert_eq!(visible("a<textarea><b>x</textarea>b"), "a <b>x b");
+        assert_eq!(visible("a<plaintext><b></plaintext>"), "a <b></plaintext>");
+        assert_eq!(
+            visible("<script><!--<script></script>x</script>y<script><!--><script></script>z"),
+            "yz"
+        );
+        assert_eq!(visible("<script><!--<script>--></script>z"), "z");
     }
 
     #[test]
     fn what_is_no_tag_stays() {
-        assert_eq!(visible("1 < 2 <3"), "1 < 2 <3");
+        assert_eq!(visible("1 < 2 <3 </"), "1 < 2 <3 </");
         assert_eq!(visible("x<a"), "x");
     }
 
     #[test]
-    fn html_is_known_by_its_type_or_its_beginning() {
-        let is_plain_html = |text: &str| is_html(b"text/plain", text);
-        assert_eq!(is_html(b"text/html", ""), Ok(true));
-        assert_eq!(is_plain_html(" \u{a0}<!doctype html>"), Ok(true));
-        assert_eq!(is_plain_html("<body"), Ok(true));
-        assert_eq!(is_plain_html("<bodyx"), Ok(false));
+    fn styles_that_hide_are_named() {
+        let names = |source| hiding_styles(source).collect::<Vec<_>>();
         assert_eq!(
-            is_plain_html(&(" ".repeat(195) + "<bodyx and more")),
-            Ok(true)
+            names("opacity: 0; font-size:0.9em; display :\nnone"),
+            ["display", "opacity"]
         );
-    }
-
-    #[test]
-    fn a_letter_of_some_interpreters_behind_a_name_hands_html_back() {
-        assert_eq!(is_html(b"text/plain", "<body\u{1c89}"), Err(HandBack));
-        let result = |source| visible_text(source, &mut References::new()).map(Cow::into_owned);
-        assert_eq!(result("<b\u{1c89}>"), Err(HandBack));
-        assert_eq!(result("<p\u{1c89}>&#x1c89;"), Ok(" \u{1c89}".to_string()));
+        assert_eq!(
+            names("display: block; opacity:00; font-size: 0px"),
+            ["font-size"]
+        );
     }
 
     #[test]

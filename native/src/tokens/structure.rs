@@ -126,17 +126,9 @@ fn part_tokens(
     }
     match &part.file_name {
         FileName::Ascii(name) => file_name_tokens(name, tokens),
-        FileName::Foreign => {
-            let value = |name: &[u8]| {
-                let first = part.fields.iter().find(|field| &*field.name == name);
-                first.map_or(&[] as &[u8], |field| &field.value)
-            };
-            let values = [value(b"content-type"), value(b"content-disposition")];
-            let answer = foreign.ask(Question::FileNameTokens, &values)?;
-            answer
-                .iter()
-                .for_each(|token| push_encoded(tokens, &[token]));
-        }
+        FileName::Foreign => foreign_file_name_tokens(part, foreign)?
+            .iter()
+            .for_each(|token| push_encoded(tokens, &[token])),
         FileName::None => {}
     }
     for field in part
@@ -152,6 +144,36 @@ fn part_tokens(
     Ok(())
 }
 
+/// Returns the tokens for the name of a file that Python must read.
+fn foreign_file_name_tokens(
+    part: &MimePart,
+    foreign: &mut dyn Foreign,
+) -> Result<Vec<Vec<u8>>, HandBack> {
+    let value = |name: &[u8]| {
+        let first = part.fields.iter().find(|field| &*field.name == name);
+        first.map_or(&[] as &[u8], |field| &field.value)
+    };
+    let values = [value(b"content-type"), value(b"content-disposition")];
+    foreign.ask(Question::FileNameTokens, &values)
+}
+
+/// Returns the type that the file of a part has by its name, such as "html".
+pub fn file_type(part: &MimePart, foreign: &mut dyn Foreign) -> Result<Vec<u8>, HandBack> {
+    Ok(match &part.file_name {
+        FileName::None => Vec::new(),
+        FileName::Ascii(name) => type_of(&name.to_ascii_lowercase()).to_vec(),
+        FileName::Foreign => foreign_file_name_tokens(part, foreign)?
+            .iter()
+            .find_map(|token| token.strip_prefix(b"file.type:"))
+            .unwrap_or_default()
+            .to_vec(),
+    })
+}
+
+fn type_of(lower: &[u8]) -> &[u8] {
+    up_to(ascii::rpartition(lower, b'.').1, 10)
+}
+
 /// Appends tokens for the name of a file: its end, its outline, and the type that it has by its name.
 fn file_name_tokens(name: &[u8], tokens: &mut TokenList) {
     if name.is_empty() {
@@ -163,8 +185,7 @@ fn file_name_tokens(name: &[u8], tokens: &mut TokenList) {
         &[b"file:", &lower[lower.len().saturating_sub(40)..]],
     );
     push_encoded(tokens, &[b"file.shape:", &text_shape(&lower, 24)]);
-    let file_type = up_to(ascii::rpartition(&lower, b'.').1, 10);
-    push_encoded(tokens, &[b"file.type:", file_type]);
+    push_encoded(tokens, &[b"file.type:", type_of(&lower)]);
 }
 
 /// Appends tokens for how the Content-Type is written: the outline of the field, and of its boundary.

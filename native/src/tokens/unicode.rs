@@ -3,8 +3,10 @@
 //! What they are is in tables that Python's own tables made (`characters`). In a token, a later character becomes
 //! U+FFFD.
 
+use std::borrow::Cow;
+
 use crate::tokens::characters::{
-    BLOCK, BLOCKS, BLOCK_NUMBERS, CLASSES, FOLDED, KNOWN, SPACE, WORD,
+    BLOCK, BLOCKS, BLOCK_NUMBERS, CLASSES, FOLDED, KNOWN, SPACE, WORD, WORD_MARK,
 };
 
 /// Returns the bits of `characters` for a character; none of a character that was assigned after Unicode 14.0.
@@ -51,10 +53,76 @@ pub fn is_space(character: char) -> bool {
     class(character) & SPACE != 0
 }
 
+/// Returns whether the character is a mark that belongs to words: `unicode.MARKS`.
+pub fn is_word_mark(character: char) -> bool {
+    class(character) & WORD_MARK != 0
+}
+
+/// Returns whether the character is not seen: Default_Ignorable_Code_Point.
+pub fn is_ignorable(character: char) -> bool {
+    matches!(character, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Returns whether the character is a general mark, which decorates a letter that it has not united with.
+fn is_decoration(character: char) -> bool {
+    matches!(character, '\u{300}'..='\u{34e}' | '\u{350}'..='\u{36f}' | '\u{483}'..='\u{489}'
+        | '\u{1ab0}'..='\u{1ace}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20f0}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+/// Returns `text` without the characters that are not seen: they do not end a word.
+pub fn without_ignorable(text: &str) -> Cow<'_, str> {
+    without(text, is_ignorable)
+}
+
+/// Returns normalised text without the general marks that no letter has united with, such as strokes.
+pub fn without_decorations(text: &str) -> Cow<'_, str> {
+    without(text, is_decoration)
+}
+
+fn without(text: &str, is_left_out: fn(char) -> bool) -> Cow<'_, str> {
+    if !beyond_ascii(text).any(is_left_out) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().filter(|c| !is_left_out(*c)).collect())
+}
+
+/// Returns whether a character that is not seen stands between two letters or digits of ASCII.
+pub fn hides_characters(text: &str) -> bool {
+    let content = text.as_bytes();
+    let mut end = 0;
+    loop {
+        let start = end + ascii_bytes(&content[end..]);
+        let foreign = text[start..]
+            .char_indices()
+            .take_while(|(_, character)| !character.is_ascii());
+        let mut is_hidden = true;
+        end = start;
+        for (offset, character) in foreign {
+            is_hidden &= is_ignorable(character);
+            end = start + offset + character.len_utf8();
+        }
+        if end == start {
+            return false;
+        }
+        let is_letter = |byte: Option<&u8>| byte.map_or(false, u8::is_ascii_alphanumeric);
+        if is_hidden
+            && start > 0
+            && is_letter(content.get(start - 1))
+            && is_letter(content.get(end))
+        {
+            return true;
+        }
+    }
+}
+
 /// Returns whether the character is of a script whose words have no spaces between them.
 pub fn is_unspaced(character: char) -> bool {
-    matches!(character, '\u{e00}'..='\u{eff}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}'
-        | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
+    matches!(character, '\u{e00}'..='\u{109f}' | '\u{1780}'..='\u{17ff}' | '\u{1950}'..='\u{19ff}'
+        | '\u{1a20}'..='\u{1aaf}' | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}'
+        | '\u{a9e0}'..='\u{a9ff}' | '\u{aa60}'..='\u{aadf}' | '\u{ac00}'..='\u{d7af}')
 }
 
 /// Returns what NFKC and case folding make of a character with the bit `characters::MAPPED`.

@@ -37,17 +37,30 @@ pub fn find_links(source: &str, max_resolved: usize, references: &mut References
     } else {
         Cow::Borrowed(source)
     };
+    let source = without_backslashes(unicode::without_ignorable(&source));
     let content = source.as_bytes();
     let mut links = TokenList::distinct();
-    for (start, end) in bounded_matches(&source, b"://") {
+    for (start, end) in bounded_matches(&source, b"://", |_| true) {
         let before = &content[start.saturating_sub(MAX_SCHEME_CHARACTERS)..start];
         let other = before.iter().rposition(|byte| !byte.is_ascii_lowercase());
         let scheme = &before[other.map_or(0, |other| other + 1)..];
-        links.push(&[scheme, &content[start..end]]);
+        let quote = (start - scheme.len()).checked_sub(1).map(|at| content[at]);
+        match quoted_link(&source, start, end, quote) {
+            Some(link) => links.push(&[scheme, link.as_bytes()]),
+            None => links.push(&[scheme, &content[start..end]]),
+        };
     }
-    for (start, end) in bounded_matches(&source, b"www.") {
+    for (start, end) in bounded_matches(&source, b"www.", |_| true) {
         if start == 0 || content[start - 1] != b'/' {
             links.push(&[b"http://", &content[start..end]]);
+        }
+    }
+    let is_relative = |at: usize| at > 0 && matches!(content[at - 1], b'"' | b'\'' | b'=' | b'(');
+    for (start, end) in bounded_matches(&source, b"//", is_relative) {
+        let link = &content[start..end];
+        let slashes = link.iter().take_while(|byte| **byte == b'/').count();
+        if ascii::partition(&link[slashes..], b'/').0.contains(&b'.') {
+            links.push(&[b"http:", link]);
         }
     }
     if links.len() <= MAX_LINKS {
@@ -58,6 +71,39 @@ pub fn find_links(source: &str, max_resolved: usize, references: &mut References
         chosen.push(&[links.get(position)]);
     }
     chosen
+}
+
+/// Returns `source` with "/" for "\\" where browsers read it so, behind the scheme of a link.
+fn without_backslashes(source: Cow<str>) -> Cow<str> {
+    if bytes::find_byte(source.as_bytes(), b'\\').is_none() {
+        return source;
+    }
+    let mut result = source.into_owned();
+    for slashes in [":\\\\", ":\\/", ":/\\"] {
+        if result.contains(slashes) {
+            result = result.replace(slashes, "://");
+        }
+    }
+    Cow::Owned(result)
+}
+
+/// Returns the link between `start` and `end` where it goes on behind tabs and line ends, as one in quotes does.
+fn quoted_link(source: &str, start: usize, end: usize, quote: Option<u8>) -> Option<String> {
+    let quote = quote.filter(|quote| matches!(quote, b'"' | b'\''))?;
+    if !is_left_out(char::from(*source.as_bytes().get(end)?)) {
+        return None;
+    }
+    let rest = &source[start..];
+    let read = &rest[..unicode::offset_of(rest, 2 * MAX_LINK_CHARACTERS)];
+    let quoted = read.split(char::from(quote)).next().unwrap_or_default();
+    let text: String = quoted.chars().filter(|c| !is_left_out(*c)).collect();
+    let whole = link_end(&text, "://".len());
+    (whole > "://".len()).then(|| text[..whole].to_string())
+}
+
+/// Returns whether browsers leave the character out of a link.
+fn is_left_out(character: char) -> bool {
+    matches!(character, '\t' | '\r' | '\n')
 }
 
 /// Returns `source` with the references resolved in the first and the last `half` characters.
@@ -71,16 +117,20 @@ fn resolved_ends(source: &str, half: usize, references: &mut References) -> Stri
     resolved
 }
 
-/// Returns where the links are that begin with `beginning`; of more than `MAX_LINKS` the first and the last ones, half
+/// Returns where the links are that begin with `beginning`, where they `may_begin`; of more than `MAX_LINKS` the first and the last ones, half
 /// of each.
-fn bounded_matches(source: &str, beginning: &[u8]) -> Vec<(usize, usize)> {
+fn bounded_matches(
+    source: &str,
+    beginning: &[u8],
+    may_begin: impl Fn(usize) -> bool,
+) -> Vec<(usize, usize)> {
     let mut first = Vec::new();
     let mut last = VecDeque::new();
     let mut start = 0;
     while let Some(at) = bytes::find_from(source.as_bytes(), beginning, start) {
         start = at + beginning.len();
         let end = link_end(source, start);
-        if end == start {
+        if end == start || !may_begin(at) {
             start = at + 1;
             continue;
         }
@@ -134,6 +184,12 @@ pub fn push_link_tokens(
 ) -> Result<(), HandBack> {
     let text = std::str::from_utf8(link).map_err(|_| HandBack)?;
     let resolved = resolve_character_references(text);
+    let resolved = unicode::without_ignorable(&resolved);
+    let resolved: Cow<str> = if resolved.contains(is_left_out) {
+        Cow::Owned(resolved.chars().filter(|c| !is_left_out(*c)).collect())
+    } else {
+        resolved
+    };
     if !(resolved.is_ascii() && push_ascii_link_tokens(tokens, resolved.as_bytes())) {
         for token in foreign.ask(Question::LinkTokens, &[link])? {
             tokens.push(&[&token]);

@@ -77,11 +77,12 @@ pub fn distinct_words(
     allowance: &mut WordAllowance,
     foreign: &mut dyn Foreign,
 ) -> Result<TokenList, HandBack> {
+    let text = unicode::without_ignorable(text);
     let is_foreign = !text.is_ascii();
     let (folded, has_unspaced) = if is_foreign {
-        fold_pieces(text, allowance, foreign)?
+        fold_pieces(&text, allowance, foreign)?
     } else {
-        (Cow::Borrowed(text), false)
+        (Cow::Borrowed(&*text), false)
     };
     // A word and what ends it have two bytes, so a shorter text has not too many.
     let mut words = if folded.len() < 2 * MAX_WRITTEN_WORDS {
@@ -174,7 +175,9 @@ fn word_end(text: &str, start: usize, end: usize) -> usize {
 }
 
 fn is_word(character: char) -> bool {
-    unicode::is_word(character) || matches!(character, '\u{20ac}' | '\u{a3}' | '\u{a5}')
+    unicode::is_word(character)
+        || unicode::is_word_mark(character)
+        || matches!(character, '\u{20ac}' | '\u{a3}' | '\u{a5}')
 }
 
 /// Inserts the word `text[word]` without the marks at its ends, if anything is left.
@@ -378,6 +381,7 @@ fn fold_pieces<'a>(
         Some(folded) => folded,
         None => ask_to_fold(joined, allowance, foreign)?,
     };
+    let folded = unicode::without_decorations(&folded);
     let has_unspaced = unicode::beyond_ascii(&folded).any(unicode::is_unspaced);
     let mut folded_pieces = folded.split('\n');
     let mut result = String::with_capacity(text.len());
@@ -529,6 +533,7 @@ fn ask_to_fold(
 
 /// Returns `text` in lower case with compatibility forms unified, as `fold_text` does; None where Python must do that.
 pub fn fold_text(text: &str) -> Option<String> {
+    let text = &*unicode::without_ignorable(text);
     if text.is_ascii() {
         return Some(text.to_ascii_lowercase());
     }
@@ -539,7 +544,7 @@ pub fn fold_text(text: &str) -> Option<String> {
     }
     let mut folded = String::with_capacity(text.len());
     push_folded(text, &mut folded);
-    Some(folded)
+    Some(unicode::without_decorations(&folded).into_owned())
 }
 
 const MAX_COMBINING_MARKS: usize = 16;

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from nbstream.mail.message import Message
 from nbstream.policy.message_reader import MessageReader
 from nbstream.tokens import html
+from nbstream.tokens.tokenizer import text_kind
 from nbstream.tokens.words import distinct_words_utf8
 
 NEW_WORDS = ("zorvexa", "plimquat", "vandrelo", "quibexin", "mordavel")
@@ -57,12 +58,8 @@ def read_letter(label: str, content: bytes) -> Letter:
 
 
 def _visible_text(message: Message) -> str:
-    parts = [part for part in message.parts if not part.is_container and part.content_type.startswith("text/")]
-    texts = (
-        html.visible_text(part.text) if html.is_html(part.content_type, part.text.lower()) else part.text
-        for part in parts
-    )
-    return "\n".join(texts)
+    kinds = ((part, text_kind(part)) for part in message.parts)
+    return "\n".join(html.visible_text(part.text) if kind == "html" else part.text for part, kind in kinds if kind)
 
 
 @dataclass(frozen=True, slots=True)
