@@ -25,7 +25,8 @@ import numpy as np
 
 from nbstream.correspondents.sent_mail import read_date, read_message_ids
 from nbstream.mail import header_fields
-from nbstream.policy.sender_lists import UNKNOWN_SENDER, find_addresses, read_header
+from nbstream.mail.addresses import find_addresses
+from nbstream.policy.sender_lists import UNKNOWN_SENDER, read_header
 from nbstream.tokens.tokenizer import TakenApart, Tokenizer
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class FactHasher:
         return SentFacts(max(0, int(sent.at)), self.user(sent.user), senders, tuple(answers))
 
     def user(self, name: str) -> int:
-        """Return the hash of a user of ours, by his login or address in lower case."""
+        """Return the hash of a user of ours, by his login or address, which is canonical."""
         return self._hash(b"user", name.encode("utf-8", "replace"))
 
     def sender(self, address: str) -> int:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from typing import TYPE_CHECKING
 
-from nbstream.policy.sender_lists import MAX_FROM_BYTES, find_addresses, read_header
+from nbstream.mail.addresses import MAX_FIELD_BYTES, canonical_address, find_addresses
+from nbstream.policy.sender_lists import read_header
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +33,7 @@ _DATE_CHARACTERS = 100
 class SentMail:
     """A message that ``user`` sent to ``recipients`` at a time (seconds since the epoch).
 
-    ``message_id`` is empty where it has none that counts. Addresses are in lower case.
+    ``message_id`` is empty where it has none that counts. Addresses are canonical.
     """
 
     user: str
@@ -44,7 +45,7 @@ class SentMail:
 def read_sent(message: Message, user: str, recipients: Sequence[str], at: float) -> SentMail | None:
     """Return what a message that goes out now says; None where that is nothing."""
     fields, _ = read_header(message)
-    return _sent(_first_fields(fields), user, [address.lower() for address in recipients], at)
+    return _sent(_first_fields(fields), user, list(map(canonical_address, recipients)), at)
 
 
 def read_letter(message: Message, user: str) -> SentMail | None:
@@ -56,7 +57,7 @@ def read_letter(message: Message, user: str) -> SentMail | None:
     first = _first_fields(fields)
     values = [field.value for field in fields if field.name in {"to", "cc", "bcc"}]
     at = read_date(first["date"]) if "date" in first else None
-    if at is None or max(map(len, values), default=0) > MAX_FROM_BYTES:  # the last address would be cut
+    if at is None or max(map(len, values), default=0) > MAX_FIELD_BYTES:  # the last address would be cut
         return None
     return _sent(first, user, find_addresses(values), at)
 
@@ -70,7 +71,7 @@ def _sent(first: Mapping[str, HeaderField], user: str, recipients: Sequence[str]
     if _is_automatic(first) or not 0 < len(addresses) <= MAX_RECIPIENTS:
         return None
     ids = read_message_ids(first["message-id"]) if "message-id" in first else ()
-    return SentMail(user.lower(), addresses, ids[0] if ids else b"", at)
+    return SentMail(canonical_address(user), addresses, ids[0] if ids else b"", at)
 
 
 def _is_automatic(first: Mapping[str, HeaderField]) -> bool:

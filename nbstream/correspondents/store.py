@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream.correspondents.facts import CorrespondentFacts, FactHasher, KnownTime, SentFacts
 from nbstream.correspondents.sent_mail import SentMail, read_sent
 from nbstream.errors import StoreUnavailable
+from nbstream.mail.addresses import canonical_address
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.redis_errors import readable_replies, store_errors
 
@@ -105,7 +106,7 @@ class CorrespondentStore:
 
     async def forget(self, users: Sequence[str], *, erase: bool) -> int:
         """Remove what is known from the messages of users, by all their names; without ``erase`` count it."""
-        hashed = {self.hasher.user(user.lower()) for user in users}
+        hashed = {self.hasher.user(canonical_address(user)) for user in users}
         found = [entry.id async for entry in self.read() if entry.facts and entry.facts.user in hashed]
         if found and erase:
             with store_errors(), readable_replies():

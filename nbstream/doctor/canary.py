@@ -26,6 +26,7 @@ from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners.milter import MILTER
 from nbstream.listeners.smtp import LMTP, SMTP
 from nbstream.listeners.smtp.probe import begin_smtp, smtp_reply
+from nbstream.mail.addresses import canonical_address
 from nbstream.server.probe import Conversation
 from nbstream.store.canaries import FOLDER, Canaries
 
@@ -109,7 +110,7 @@ async def send_canary(site: Site, address: str, mail_server: TcpAddress | None =
     """Send canaries to ``address`` and say what became of them."""
     if site.daemon.pid is None:
         return [NO_DAEMON()]
-    if address.lower() in {taken.lower() for taken in site.settings.feedback.addresses.values()}:
+    if canonical_address(address) in map(canonical_address, site.settings.feedback.addresses.values()):
         return [FEEDBACK_ADDRESS(address=address)]
     ways = find_ways(site, mail_server or MAIL_SERVER)
     if not ways:

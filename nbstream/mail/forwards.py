@@ -17,12 +17,11 @@ If a mail contains no message, the question is whether the mail itself is the me
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from email.utils import getaddresses
 
 from nbstream.mail import header_fields, mime
+from nbstream.mail.addresses import canonical_address, find_addresses
 from nbstream.mail.encoded_words import decode_transfer_encoding
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.parameters import parse_parameters
@@ -128,8 +127,7 @@ def is_redirected(raw: bytes) -> bool:
 def is_from(raw: bytes, sender: str) -> bool:
     """Return whether ``sender``, the address of who sent the mail here, is that of its From field."""
     fields = _first_fields(raw, header_fields.body_offset(raw))
-    addresses = getaddresses([fields.get("from", b"").decode("latin-1")])
-    return bool(sender) and any(address.lower() == sender.lower() for _, address in addresses)
+    return bool(sender) and canonical_address(sender) in find_addresses([fields.get("from", b"")])
 
 
 def is_opaque(raw: bytes) -> bool:
@@ -139,13 +137,13 @@ def is_opaque(raw: bytes) -> bool:
 
 
 def is_addressed_to(raw: bytes, addresses: Collection[str]) -> bool:
-    """Return whether the mail was written to one of ``addresses`` (lower case), or is an inline forward."""
+    """Return whether the mail was written to one of ``addresses`` (canonical), or is an inline forward."""
     end = min(header_fields.body_offset(raw), mime.MAX_HEADER_BYTES)
     fields = header_fields.parse_fields(raw, end)
     if any(field.name == "x-forwarded-message-id" for field in fields):
         return True
-    recipients = " ".join(field.text.lower() for field in fields if field.name in {"to", "cc"})
-    return any(re.search(rf"(?<![\w.+-]){re.escape(address)}(?![\w.-])", recipients) for address in addresses)
+    written_to = find_addresses((field.value for field in fields if field.name in {"to", "cc"}), end)
+    return not set(addresses).isdisjoint(written_to)
 
 
 def _parse_feedback_type(report: bytes) -> str:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nbstream.mail.addresses import canonical_address
 from nbstream.mailboxes.letters import FolderRole, LetterFlags, LetterPlace
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def judge(letter: Letter, user: str, answered: set[int]) -> str | LeftOut:
         return LeftOut.CONTRADICTED
     if role is FolderRole.JUNK:
         return LeftOut.OWN_VERDICT if header.is_own_spam else "spam"
-    if header.sender and user.lower() in {header.sender, header.sender.partition("@")[0]}:
+    if header.sender and canonical_address(user) in {header.sender, header.sender.partition("@")[0]}:
         return LeftOut.SENT
     is_answered = bool(flags & LetterFlags.ANSWERED) or header.message_id in answered
     if role is FolderRole.ARCHIVE or flags & LetterFlags.FLAGGED or is_answered:

@@ -1,8 +1,8 @@
 """Which own models an address has, by the rules of the settings.
 
 Rules: pure; the first rule whose pattern matches the address holds, and an address without a rule has the common
-model alone. Upper and lower case are the same. A name is a path: ``example.org/anna`` is the model of a user above
-the model ``example.org``. What an address could break out of its place with is escaped.
+model alone. Addresses are compared in their canonical form. A name is a path: ``example.org/anna`` is the model of
+a user above the model ``example.org``. What an address could break out of its place with is escaped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 from zlib import crc32
 
-from nbstream.policy.address_patterns import AddressPattern, first_matching_pattern, lower_case
+from nbstream.mail.addresses import canonical_address, format_address, parse_address
+from nbstream.policy.address_patterns import AddressPattern, first_matching_pattern
 
 MAX_LEVELS = 2
 """The most own models of one address: that of the domain, and that of the user."""
@@ -68,8 +69,8 @@ class OwnModelNames:
     """Finds the own models of an address by ``patterns`` and the ``templates`` beside them.
 
     ``delimiter`` begins the part of a local part that is no part of the user, as in ``anna+news``; empty for none.
-    ``aliases`` has the address behind each address that is another one's, in lower case. ``domain`` is that of
-    names without one, such as logins; empty where these are nobody's.
+    ``aliases`` has the address behind each address that is another one's; both are canonical. ``domain`` is that
+    of names without one, such as logins; empty where these are nobody's.
     """
 
     patterns: tuple[AddressPattern, ...] = ()
@@ -79,15 +80,13 @@ class OwnModelNames:
     domain: str = ""
 
     def user_of(self, address: str) -> str:
-        """Return the address of the user behind ``address``: in lower case, without alias and delimiter."""
-        user = lower_case(address)
-        user = self.aliases.get(user, user)
-        if self.domain and user and "@" not in user:
-            user = f"{user}@{self.domain}"
-        local, at, domain = user.rpartition("@")
-        if self.delimiter and at:
-            base = local.partition(self.delimiter)[0] or local
-            user = f"{base}@{domain}"
+        """Return the canonical address of the user behind ``address``, without alias and delimiter."""
+        user = canonical_address(address)
+        local, domain = parse_address(self.aliases.get(user, user))
+        domain = domain or (self.domain if local else "")
+        if self.delimiter and domain:
+            local = local.partition(self.delimiter)[0] or local
+        user = format_address(local, domain)
         return self.aliases.get(user, user)
 
     def template_of(self, address: str) -> str:
@@ -101,7 +100,7 @@ class OwnModelNames:
         position = first_matching_pattern(self.patterns, user)
         if position is None:
             return ()
-        local, _, domain = user.rpartition("@")
+        local, domain = parse_address(user)
         return self.templates[position].levels_of(local, domain)
 
 
@@ -129,7 +128,7 @@ def read_alias_lines(lines: Sequence[str]) -> Mapping[str, str]:
             continue
         if len(words) != 2 or "@" not in words[1]:
             raise ValueError(f"line {number} must be ALIAS USER, where USER is an address")
-        aliases[lower_case(words[0])] = lower_case(words[1])
+        aliases[canonical_address(words[0])] = canonical_address(words[1])
     return aliases
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from nbstream.mail.addresses import canonical_domain
 from nbstream.own_models.names import NameTemplate, OwnModelNames, read_alias_lines
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.settings import read_address_pattern
@@ -96,5 +97,5 @@ def make_names(rules: tuple[OwnModelRuleSettings, ...], section: OwnModelsSettin
         tuple(rule.name for rule in rules),
         section.delimiter,
         section.read_aliases(),
-        (section.domain or "").lower(),
+        canonical_domain(section.domain or ""),
     )

@@ -1,8 +1,8 @@
 """Shell-like patterns over whole mail addresses.
 
-Rules: ``*`` stands for any characters, ``?`` for one character, and every other character for itself. Upper and
-lower case are the same. An address has something before its last ``@``, and behind it something without ``@``; no
-pattern matches anything else.
+Rules: ``*`` stands for any characters, ``?`` for one character, and every other character for itself. What is
+compared is the canonical form of both without quotation marks: upper and lower case are the same. An address has
+something before its last ``@``, and behind it something without ``@``; no pattern matches anything else.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+from nbstream.mail.addresses import parse_address
 
 MAX_PATTERN_LENGTH = 320
 """The longest pattern: an address has at most 64 characters, an ``@`` and 255 characters (RFC 5321 4.5.3.1)."""
@@ -50,27 +52,17 @@ class AddressPattern:
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
-        """The regular expression that matches an address in lower case."""
+        """The regular expression that matches a canonical address without quotation marks."""
+        local, domain = parse_address(self.text)
+        text = f"{local}@{domain}" if domain else local
         # Its atomic groups give nothing back: many stars over a long address take no more than their product.
-        return re.compile(fnmatch.translate(re.sub(r"\*+", "*", self.text.lower()).replace("[", "[[]")))
-
-
-_KELVIN_SIGN = "\N{KELVIN SIGN}"
-
-
-def lower_case(address: str) -> str:
-    """Return an address in lower case: two addresses with the same one belong to the same user.
-
-    The Kelvin sign stays: it alone of all characters beyond ASCII has a lower case in ASCII, and a mail server
-    need not take it for a k.
-    """
-    return _KELVIN_SIGN.join(map(str.lower, address.split(_KELVIN_SIGN)))
+        return re.compile(fnmatch.translate(re.sub(r"\*+", "*", text).replace("[", "[[]")))
 
 
 def first_matching_pattern(patterns: Sequence[AddressPattern], address: str) -> int | None:
     """Return the index of the first pattern that matches ``address``, or None where none does."""
-    local, _, domain = address.rpartition("@")
+    local, domain = parse_address(address)
     if not local or not domain:
         return None
-    lower_case = address.lower()
-    return next((i for i, pattern in enumerate(patterns) if pattern.expression.match(lower_case)), None)
+    text = f"{local}@{domain}"
+    return next((i for i, pattern in enumerate(patterns) if pattern.expression.match(text)), None)

@@ -88,7 +88,7 @@ def parse_feedback_mail(
 ) -> FeedbackContent:
     """Return what ``content`` (CRLF line ends) teaches, which was sent to the address of ``label``.
 
-    ``addresses`` are the feedback addresses in lower case, ``reader`` says how much of a message is looked at and
+    ``addresses`` are the canonical feedback addresses, ``reader`` says how much of a message is looked at and
     which field carries the id, and ``sender`` is the address of who teaches, empty where it is not known. Raises
     ``FeedbackRefused``.
     """

@@ -16,12 +16,11 @@ Rules:
 - The user's list decides before that of the site: it is his mail. Of one list the more exact entry decides, of
   equally exact ones that which blocks.
 
-Nothing here does I/O. What is compared is in lower case.
+Nothing here does I/O. What is compared are canonical addresses and domains: ``mail.addresses``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -30,7 +29,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.mail import header_fields, mime
-from nbstream.policy.address_patterns import first_matching_pattern, lower_case
+from nbstream.mail.addresses import canonical_address, canonical_domain, read_from
+from nbstream.policy.address_patterns import first_matching_pattern
 from nbstream.policy.sender_patterns import Network, SenderPattern
 from nbstream.policy.verdict import Verdict
 from nbstream.tokens.authentication import trusted_results
@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 
 SITE = "site"
 """The owner of the site's list; the owner of a user's list is his address."""
-
-MAX_FROM_BYTES = 2000
-"""The longest From field that is read."""
-
-_MAX_FROM_ADDRESSES = 20
 
 Client: TypeAlias = IPv4Address | IPv6Address
 
@@ -191,7 +186,7 @@ class SenderEvidence:
 
     ``from_addresses`` are those of the From fields, and ``envelope_sender`` is empty where it is null or not
     known. ``is_single`` says that the message has one From field with one address and nothing that could be read
-    in another way. ``proved_domains`` are those that SPF, DKIM or DMARC have proved. Addresses are in lower case.
+    in another way. ``proved_domains`` are those that SPF, DKIM or DMARC have proved. All are canonical.
     """
 
     from_addresses: tuple[str, ...] = ()
@@ -223,7 +218,7 @@ class SenderEvidence:
 
 
 def is_aligned(domain: str, proved: str) -> bool:
-    """Return whether what proves the domain ``proved`` proves ``domain`` too; both are in lower case."""
+    """Return whether what proves the domain ``proved`` proves ``domain`` too; both are canonical."""
     return domain == proved or domain.endswith(f".{proved}") or proved.endswith(f".{domain}")
 
 
@@ -252,10 +247,10 @@ class EvidenceReader:
         return SenderEvidence(
             addresses,
             is_single,
-            (sender.address or "").lower(),
+            canonical_address(sender.address or ""),
             frozenset(self._proved_domains(fields)) if is_single else frozenset(),
             _read_client(sender.client),
-            sender.login.lower() if "@" in sender.login else "",
+            canonical_address(sender.login) if "@" in sender.login else "",
         )
 
     def _proved_domains(self, fields: Sequence[HeaderField]) -> Iterator[str]:
@@ -267,7 +262,7 @@ class EvidenceReader:
             names = _PROVING_PROPERTIES.get(result.method)
             domain = result.domain(*names) if names and result.result == "pass" else ""
             if domain:
-                yield domain
+                yield canonical_domain(domain)
 
 
 # The properties that name the domain that a method has proved. SPF of the name in HELO proves the server alone.
@@ -284,47 +279,6 @@ def _read_client(text: str) -> Client | None:
     except ValueError:
         return None
     return getattr(client, "ipv4_mapped", None) or client
-
-
-# A From field is read on its bytes: an encoded word is no address, whatever it says. Quoted strings and comments
-# are taken out first. One that is a local part stays, with other characters in place of those of the syntax.
-# One without an end goes to the end of the field, so that nothing is read twice, and leaves a quote.
-_QUOTED_OR_COMMENT = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)(?:(")(\s*@)?)?|\([^()]*\)', re.DOTALL)
-_NO_ATOM = re.compile(r"[^\w.+=-]")
-_ADDRESS = r"[^\s<>@,;:()\[\]\\\"]+@[\w-]+(?:\.[\w-]+)*+"
-# It consumes what is no address, so that nothing is read twice.
-_ANY_ADDRESS = re.compile(rf"({_ADDRESS})|[^\s<>@,;:()\[\]\\\"]+")
-_IN_BRACKETS = re.compile(rf"<\s*({_ADDRESS})\s*>")
-_ONE_ADDRESS = re.compile(rf"\s*({_ADDRESS})\s*|[^<>,;:()\[\]\\\"]*<\s*({_ADDRESS})\s*>\s*")
-
-
-def read_from(fields: Iterable[HeaderField]) -> tuple[tuple[str, ...], bool]:
-    """Return the addresses of the From fields, and whether there is one, which everybody reads alike."""
-    values = [field.value for field in fields if field.name == "from"][:_MAX_FROM_ADDRESSES]
-    texts = [_without_quoted(value[:MAX_FROM_BYTES].decode("utf-8", "replace").lower()) for value in values]
-    if len(values) == 1 and len(values[0]) <= MAX_FROM_BYTES and (match := _ONE_ADDRESS.fullmatch(texts[0])):
-        return (match[1] or match[2],), True
-    return tuple(_find_addresses(texts))[:_MAX_FROM_ADDRESSES], False
-
-
-def find_addresses(values: Iterable[bytes]) -> list[str]:
-    """Return the addresses in the values of fields such as To, in lower case; of each value so much is read."""
-    texts = [_without_quoted(value[:MAX_FROM_BYTES].decode("utf-8", "replace").lower()) for value in values]
-    return _find_addresses([address for text in texts for address in text.split(",")])
-
-
-def _find_addresses(texts: Iterable[str]) -> list[str]:
-    addresses = [address for text in texts for address in _IN_BRACKETS.findall(text) or _ANY_ADDRESS.findall(text)]
-    return list(dict.fromkeys(filter(None, addresses)))
-
-
-def _without_quoted(text: str) -> str:
-    def replacement(match: re.Match[str]) -> str:
-        if match[1] is not None and not match[2]:
-            return '"'
-        return f"{_NO_ATOM.sub('_', match[1])}@" if match[3] else " "
-
-    return _QUOTED_OR_COMMENT.sub(replacement, text)
 
 
 LIST_DECISIONS = ("allow", "block", "allow-unproved")
@@ -382,13 +336,13 @@ class SenderLists:
 
     ``configured`` is the list in the settings. ``stored`` are the lists that people change while the daemon runs,
     by owner; a mapping whose content changes is followed. ``user_of`` returns the address of the user behind that
-    of a recipient, in lower case.
+    of a recipient, which is canonical.
     """
 
     configured: OwnerList = _NO_LIST
     stored: Mapping[str, OwnerList] = field(default_factory=dict)
     reader: EvidenceReader = EvidenceReader()
-    user_of: Callable[[str], str] = lower_case
+    user_of: Callable[[str], str] = canonical_address
 
     def look_up(self, message: Message, sender: MessageSender = UNKNOWN_SENDER) -> SenderLookup:
         """Return what the lists say of who sent ``message``, which is read only where there is a list."""
@@ -442,4 +396,4 @@ NO_LOOKUP = SenderLookup(NO_LISTS, None)
 
 def list_owner(address: str) -> str:
     """Return the owner of the list of the user with this address."""
-    return lower_case(address)
+    return canonical_address(address)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import TypeAlias
 
+from nbstream.mail.addresses import canonical_domain, format_address, parse_address
 from nbstream.policy.address_patterns import MAX_PATTERN_LENGTH, AddressPattern
 
 MAX_ENTRIES = 1000
@@ -41,17 +42,18 @@ class SenderPattern:
     @classmethod
     def parse(cls, text: str) -> SenderPattern:
         """Return the pattern that ``text`` names. Raises ValueError, whose text says what is allowed."""
-        lower = text.strip().lower()
-        domain = lower.removeprefix("*@").removeprefix("@")
+        text = text.strip()
+        domain = canonical_domain(text.removeprefix("*@").removeprefix("@"))
         if len(domain) <= MAX_PATTERN_LENGTH and _DOMAIN_NAME.fullmatch(domain):
             return cls(domain)
-        if "@" not in lower:
-            return cls._parse_network(lower)
-        pattern = AddressPattern(f"*{lower}" if lower.startswith("@") else lower)
+        if "@" not in text:
+            return cls._parse_network(text)
+        written = AddressPattern(f"*{text}" if text.startswith("@") else text)
+        local, domain = parse_address(written.text)
+        pattern = AddressPattern(f"{local}@{domain}")
         if "*" not in pattern.text and "?" not in pattern.text:
-            local, _, domain = lower.rpartition("@")
             if local and domain:
-                return cls(lower)
+                return cls(format_address(local, domain))
         elif pattern.matches_any_address:
             return cls(pattern.text, address_pattern=pattern)
         raise ValueError(_ALLOWED_PATTERN)

@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nbstream.mail.added_fields import other_filter_of
+from nbstream.mail.addresses import canonical_address
 from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.sender_patterns import MAX_ENTRIES, SenderPattern
@@ -403,7 +404,7 @@ class FeedbackSettings(Section):
     @field_validator("ham_address")
     @classmethod
     def _two_addresses(cls, value: str, info: ValidationInfo) -> str:
-        if value.lower() == info.data.get("spam_address", "").lower():
+        if canonical_address(value) == canonical_address(info.data.get("spam_address", "")):
             raise ValueError("must differ from feedback.spam_address (upper and lower case are the same)")
         return value
 
@@ -414,7 +415,7 @@ class FeedbackSettings(Section):
     ) -> tuple[KindAddressSettings, ...]:
         taken = [info.data.get(name, name) for name in ("spam_address", "ham_address")]
         addresses = [*taken, *(entry.address for entry in value)]
-        if len({address.lower() for address in addresses}) < len(addresses):
+        if len(set(map(canonical_address, addresses))) < len(addresses):
             raise ValueError("must have different addresses (upper and lower case are the same)")
         if len({entry.kind for entry in value}) < len(value):
             raise ValueError("must have one address for a kind")
@@ -437,7 +438,7 @@ class FeedbackSettings(Section):
 
 
 def _feedback_addresses(feedback: FeedbackSettings) -> set[str]:
-    return {address.lower() for address in feedback.addresses.values()}
+    return set(map(canonical_address, feedback.addresses.values()))
 
 
 def feedback_action_problems(
@@ -449,7 +450,7 @@ def feedback_action_problems(
     return [
         ((*key, name), "must be redirected to no feedback address: it would be learned there", str(action))
         for name, action in actions
-        if action.address.lower() in _feedback_addresses(feedback)
+        if canonical_address(action.address) in _feedback_addresses(feedback)
     ]
 
 
@@ -464,7 +465,7 @@ def rule_problems(
     problems = _surplus_budget_problems(rules, verdict)
     for position, rule in enumerate(rules):
         problems += feedback_action_problems(rule.actions, (position, "actions"), feedback)
-        if feedback and rule.match.text.lower() in _feedback_addresses(feedback):
+        if feedback and canonical_address(rule.match.text) in _feedback_addresses(feedback):
             text = "must match an address that mail is delivered to: this is a feedback address"
             problems.append(((position, "match"), text, rule.match.text))
     return problems

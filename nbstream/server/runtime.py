@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nbstream.mail.addresses import canonical_address
 from nbstream.policy.sender_lists import NO_LISTS, SenderLists
 from nbstream.server.peers import Teachers
 
@@ -30,14 +31,14 @@ class FeedbackAddresses:
     by_class: Mapping[str, str]
 
     def label_of(self, address: str) -> str | None:
-        """Return the class that ``address`` stands for in whatever case; None for every other one."""
-        folded = address.casefold()
-        return next((name for name, own in self.by_class.items() if own.casefold() == folded), None)
+        """Return the class that ``address`` stands for, however it is spelled; None for every other one."""
+        wanted = canonical_address(address)
+        return next((name for name, own in self.by_class.items() if canonical_address(own) == wanted), None)
 
     @property
     def all(self) -> frozenset[str]:
-        """All addresses, in lower case."""
-        return frozenset(address.lower() for address in self.by_class.values())
+        """All addresses, in their canonical form."""
+        return frozenset(map(canonical_address, self.by_class.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, Strict
 
 from nbstream.addresses import TcpAddress
-from nbstream.policy.address_patterns import AddressPattern, lower_case
+from nbstream.mail.addresses import canonical_address
+from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.settings import read_address_pattern
 from nbstream.settings.values import CaFile, Section, read_address, read_host_name, read_path
 
@@ -83,7 +84,6 @@ class UserPageSettings(Section):
 
         A name with a ``+`` is none: the mail of such an address belongs to the user without it.
         """
-        name = lower_case(user)
-        address = name if "@" in name or self.domain is None else f"{name}@{self.domain.lower()}"
+        address = canonical_address(user if "@" in user or self.domain is None else f"{user}@{self.domain}")
         is_plain = _PLAIN_ADDRESS.fullmatch(address) and address.isprintable()
         return address if is_plain and any(pattern.matches(address) for pattern in self.users) else None

@@ -16,6 +16,7 @@ from nbstream.own_models.names import (
     read_alias_lines,
 )
 from nbstream.policy.address_patterns import AddressPattern
+from tests.mail.test_addresses import SPELLINGS
 
 NAMES = OwnModelNames(
     (AddressPattern("*@school.example"), AddressPattern("*@example.org"), AddressPattern("*@*")),
@@ -42,6 +43,17 @@ NAMES = OwnModelNames(
 )
 def test_the_first_rule_names_the_levels(address: str, levels: tuple[str, ...]) -> None:
     assert NAMES.levels_of(address) == levels
+
+
+@pytest.mark.parametrize("spelling", [*SPELLINGS, '"ann+news"@example.org', '"postmaster"@example.org.'])
+def test_an_odd_spelling_has_the_model_of_its_user(spelling: str) -> None:
+    assert NAMES.user_of(spelling) == "ann@example.org"
+    assert NAMES.levels_of(spelling) == ("example.org", "example.org/ann")
+
+
+def test_a_local_part_that_needs_quotation_marks_has_them_no_more_in_a_name() -> None:
+    assert NAMES.user_of('"ann b+news"@example.org') == '"ann b"@example.org'
+    assert NAMES.levels_of('"ann b"@example.org') == ("example.org", "example.org/ann%20b")
 
 
 def test_without_rules_everybody_has_the_common_model_alone() -> None:

@@ -46,6 +46,12 @@ def is_address(word: str) -> bool:
         ("*@[!a]", "a@[!a]"),
         ("jürgen@x", "JÜRGEN@x"),
         ("*.x", "a@b@c.x"),
+        ("list@x", '"list"@x.'),
+        ('"list"@x.', "list@x"),
+        ("l*@x", '"\\list"@x'),
+        ("a?b@x", '"a b"@x'),
+        ("*@BÜCHER.example", "ann@xn--bcher-kva.example"),
+        ("*@*.bücher.*", "ann@sub.bücher.example"),
     ],
 )
 def test_addresses_that_match(text: str, address: str) -> None:
@@ -63,6 +69,7 @@ def test_addresses_that_match(text: str, address: str) -> None:
         ("*", "@x"),
         ("*", "x@"),
         ("*@[ab]", "x@a"),
+        ("kurt@*", "\N{KELVIN SIGN}urt@x"),
         ("", "a@b"),
     ],
 )

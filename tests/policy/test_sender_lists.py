@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbstream.mail.addresses import canonical_address, read_from
 from nbstream.mail.header_fields import HeaderField
 from nbstream.mail.message import Message
 from nbstream.policy.sender_lists import (
@@ -21,10 +22,10 @@ from nbstream.policy.sender_lists import (
     OwnerList,
     SenderLists,
     is_aligned,
-    read_from,
 )
 from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.policy.verdict import Verdict
+from tests.mail.test_addresses import SPELLINGS
 
 MX = "mx.example.org"
 READER = EvidenceReader(frozenset({MX}))
@@ -74,6 +75,11 @@ PROVED = "dkim=pass header.d=partner.example"
         ("192.0.2.7", "192.0.2.7/32"),
         ("192.0.2.7/24", "192.0.2.0/24"),
         ("2001:DB8::/32", "2001:db8::/32"),
+        ('"boss"@partner.example.', "boss@partner.example"),
+        ("boss@BÜCHER.example", "boss@xn--bcher-kva.example"),
+        ("*.bücher.example", "*.xn--bcher-kva.example"),
+        ('"bounce-*"@Lists.example.', "bounce-*@lists.example"),
+        ("\N{KELVIN SIGN}urt@partner.example", "\N{KELVIN SIGN}urt@partner.example"),
     ],
 )
 def test_an_entry_has_one_form(written: str, text: str) -> None:
@@ -212,7 +218,8 @@ def test_any_from_field_is_read(pieces: list[str]) -> None:
     addresses, is_single = read_from([field])
 
     assert len(addresses) == 1 or not is_single
-    assert all(re.fullmatch(r"[^\s<>@]+@[\w.-]+", address) for address in addresses)
+    assert all(re.fullmatch(r'(?:"(?s:.*)"|[^\s<>@]+)@[\w.-]+', address) for address in addresses)
+    assert list(map(canonical_address, addresses)) == list(addresses)
 
 
 @pytest.mark.parametrize(
@@ -222,11 +229,46 @@ def test_any_from_field_is_read(pieces: list[str]) -> None:
         ('"\\"' * 500, ()),
         ("a@b.example, <c@d.example>", ("c@d.example",)),
         ("a@b.example; c@d.example", ("a@b.example", "c@d.example")),
-        ('"a b"@c.example', ("a_b@c.example",)),
+        ('"a b"@c.example', ('"a b"@c.example',)),
     ],
 )
 def test_addresses_are_found_in_fields_of_any_form(from_value: str, addresses: tuple[str, ...]) -> None:
     assert read_from([HeaderField("from", from_value.encode())])[0] == addresses
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_an_odd_spelling_escapes_no_entry(spelling: str) -> None:
+    mail = message("somebody@else.example")
+
+    assert decided(site(block=("ann@example.org",)), mail, sender=spelling) == "block site"
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_an_odd_spelling_of_a_recipient_is_no_way_around_his_list(spelling: str) -> None:
+    lists = SenderLists(stored={USER: owner_list(block=("boss@partner.example",))}, reader=READER)
+
+    assert decided(lists, message("boss@partner.example"), recipient=spelling) == "block user"
+
+
+@pytest.mark.parametrize(
+    "written", ['"boss"@partner.example', "<boss@PARTNER.example.>", '"b\\oss"@partner.example']
+)
+def test_an_odd_spelling_in_from_is_the_same_sender(written: str) -> None:
+    assert decided(site("boss@partner.example"), message(written, PROVED)) == "allow site"
+    assert decided(site(block=("boss@partner.example",)), message(written)) == "block site"
+
+
+def test_a_sender_who_only_looks_like_an_allowed_one_is_another() -> None:
+    mail = message("\N{KELVIN SIGN}urt@partner.example", PROVED)
+
+    assert decided(site("kurt@partner.example"), mail) == ""
+    assert decided(site("kurt@*"), mail) == ""
+
+
+def test_a_domain_is_proved_in_whatever_form_it_is_written() -> None:
+    mail = message("boss@bücher.example", "dkim=pass header.d=XN--BCHER-KVA.example")
+
+    assert decided(site("boss@bücher.example"), mail) == "allow site"
 
 
 def test_a_header_too_long_to_be_read_is_never_allowed() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from nbstream.config import Settings, load_settings
 from nbstream.errors import ConfigError
+from tests.mail.test_addresses import SPELLINGS
 
 DIGEST = "recipients: ['*@example.org'], sender: filter@example.org, base_url: 'https://mail.example.org'"
 
@@ -28,6 +29,13 @@ def test_it_goes_to_whom_the_patterns_name(tmp_path: Path) -> None:
     assert section.is_recipient("Ann@Example.org")
     for address in ("list-all@example.org", "ann@example.net", "ann@example.org.net", "ann", "", "<>"):
         assert not section.is_recipient(address)
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_an_odd_spelling_does_not_escape_the_exclusion(tmp_path: Path, spelling: str) -> None:
+    section = read(tmp_path, f"{DIGEST}, exclude: ['ann@example.org']").digest
+    assert section
+    assert not section.is_recipient(spelling)
 
 
 @pytest.mark.parametrize(

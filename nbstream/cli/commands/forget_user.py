@@ -19,6 +19,7 @@ from nbstream.cli.exit_codes import EX_TEMPFAIL
 from nbstream.cli.imap.positions import PositionFiles
 from nbstream.cli.terminal import print_error, print_note, printable
 from nbstream.delivery.quarantine import Quarantine
+from nbstream.mail.addresses import canonical_address
 from nbstream.own_models.index import OwnModelIndex
 from nbstream.system_users import current_user
 from nbstream.users.digest_state import FOLDER, DigestState
@@ -53,7 +54,9 @@ async def _run(settings: Settings, options: argparse.Namespace) -> int:
         erased = [step async for step in erasure.steps(options.address, erase=options.yes)]
         left = [step async for step in erasure.steps(options.address, erase=False)] if options.yes else []
     if options.yes:
-        PositionFiles(settings.state_dir, f"{settings.model.name} {options.address.lower()}", "").remove_all()
+        PositionFiles(
+            settings.state_dir, f"{settings.model.name} {canonical_address(options.address)}", ""
+        ).remove_all()
     _print(options, erased, sum(step.count for step in left))
     if not options.json:
         print_note(_what_stays(settings))

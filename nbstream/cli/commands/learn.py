@@ -22,6 +22,7 @@ from nbstream.cli.terminal import print_error, print_note, progress
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage
+from nbstream.mail.addresses import canonical_address
 from nbstream.policy.lesson_source import COMMAND_SOURCE, Insistence, LessonSource
 from nbstream.system_users import current_user
 
@@ -61,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     engine = choose_engine(settings.engine)
     tokenizer = make_model_tokenizer(settings, engine, (lambda: facts) if facts else None)
     model_name = " ".join(
-        filter(None, (settings.model.name, (options.user or "").lower()))
+        filter(None, (settings.model.name, canonical_address(options.user or "")))
     )  # each has learned other messages
     files = PositionFiles(settings.state_dir, model_name, options.label or "")
     source = _message_source(options, files)

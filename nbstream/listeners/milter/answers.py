@@ -35,6 +35,7 @@ from nbstream.listeners.milter.replies import (
     QuarantineReply,
     RefusalReply,
 )
+from nbstream.mail.addresses import canonical_address
 from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.actions import ActionKind
@@ -205,11 +206,11 @@ def _redirection(message: MilterMessage, address: str) -> list[MilterReply]:
     A recipient with this address stays, and is not added: the mail server would delete what was added together
     with it, and a message without a recipient is gone.
     """
-    wanted = address.lower()
+    wanted = canonical_address(address)
     others = [
         given
         for recipient, given in zip(message.recipients, message.given_recipients, strict=True)
-        if wanted not in {recipient.address.lower(), given.removeprefix("<").removesuffix(">").lower()}
+        if wanted not in {canonical_address(recipient.address), canonical_address(given)}
     ]
     is_recipient = len(others) < len(message.recipients)
     added: list[MilterReply] = [] if is_recipient else [AddRecipient(f"<{address}>")]

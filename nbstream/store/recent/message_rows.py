@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.policy.address_patterns import lower_case
+from nbstream.mail.addresses import canonical_address
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH, RememberedEnvelope
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
@@ -161,8 +161,8 @@ def _read_envelope(values: Any, others: Any) -> RememberedEnvelope:
 
 
 def normalize_address(text: str) -> str:
-    """Return an address, or ``@`` and a domain, as it is searched for: without brackets, in lower case, cut."""
-    return lower_case(text.strip().removeprefix("<").removesuffix(">")[:MAX_ADDRESS_LENGTH]) or NULL_SENDER
+    """Return an address, or ``@`` and a domain, as it is searched for: canonical, and cut."""
+    return canonical_address(text)[:MAX_ADDRESS_LENGTH] or NULL_SENDER
 
 
 def address_matches(address: str, wanted: str) -> bool:
