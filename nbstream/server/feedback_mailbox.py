@@ -4,6 +4,7 @@ Rules: feedback is taken only from clients that may teach. The reply is a 250 on
 is durably learned. A repeat within ten minutes changes nothing: after a 451 the client may send the same again. A
 later one insists, if the verdict still contradicts the label and the mail means one message only: of several, the
 first may have been learned before the 451, however late the client's queue sends the mail again.
+Where users have own models, nobody's lesson is refused: it would become everybody's.
 ``policy.feedback_mail`` says which messages are meant.
 """
 
@@ -87,6 +88,10 @@ class FeedbackMailbox:
         return SmtpReply(250, f"2.0.0 {len(lessons)} messages as {label}: {describe_lessons(lessons)}")
 
     async def _parse_feedback(self, content: bytes, label: str, user: str) -> FeedbackContent:
+        if not self._runtime.knows_teacher(user):
+            raise FeedbackRefused(
+                "Users have own models, and this mail does not say whose lesson it is: its sender is no address"
+            )
         arguments = (content, label, self._addresses.all, self._message_reader, user)
         return await in_thread_if_large(len(content), parse_feedback_mail, *arguments)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.mail.addresses import canonical_address
+from nbstream.mail.addresses import canonical_address, parse_address
 from nbstream.policy.sender_lists import NO_LISTS, SenderLists
 from nbstream.server.peers import Teachers
 
@@ -87,6 +87,10 @@ class Runtime:
         """
         address = self.own_filters.names.user_of(login) if self.own_filters else login
         return login if "@" in login else address if "@" in address else ""
+
+    def knows_teacher(self, user: str) -> bool:
+        """Return whether it is known whose lesson that of ``user`` is; without own models it is everybody's."""
+        return self.own_filters is None or bool(parse_address(self.own_filters.names.user_of(user))[1])
 
     async def filter_of_teacher(self, user: str, label: str | None, source: str) -> Filter:
         """Return the filter that learns what the user of this address teaches; empty for nobody in particular.

@@ -13,8 +13,10 @@ import smtplib
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
@@ -22,7 +24,7 @@ from aiosmtpd.handlers import Sink
 
 from tests.deploy.dovecot import DELETED, PIECES, Dovecot
 from tests.deploy.postfix import open_folder
-from tests.integration.daemon import DaemonProcess, free_port, wait_until
+from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
 
 REPORT = PIECES / "nbstream-report"
 MAX_MESSAGE_BYTES = 100_000
@@ -265,6 +267,72 @@ def test_the_program_says_when_nothing_can_be_learned_now(site: Site) -> None:
     assert b": 451 4.3.0 Learning is not possible now" in done.stderr
 
     wait_until(lambda: report(site, raw).returncode == 0)
+
+
+@contextmanager
+def own_models(site: Site, more: str) -> Iterator[None]:
+    """With a model for each user of example.org, and ``more`` settings."""
+    text = site.settings.read_text()
+    for settings in (f'{text}models: [{{match: "*@example.org", name: "{{domain}}/{{local}}"}}]\n{more}', text):
+        assert site.daemon.stop() == 0
+        site.daemon.kill()
+        site.settings.write_text(settings)
+        site.daemon = DaemonProcess(site.settings).ready()
+        if settings != text:
+            yield
+
+
+def test_with_own_models_a_move_teaches_the_model_of_the_mail_user_alone(site: Site) -> None:
+    with own_models(site, "own_models: {domain: example.org}\n"):
+        known, before = site.known, site.lessons
+        site.dovecot.put("INBOX", message())
+
+        site.dovecot.move("INBOX", "Junk")
+        assert site.lessons - before == {("spam", "learned"): 1}
+        site.dovecot.move("Junk", "INBOX")
+
+        assert site.lessons - before == {("spam", "learned"): 1, ("ham", "relearned"): 1}
+        assert site.known == known
+        models = command("model", "list", "--json", "-c", site.settings).stdout
+        assert "example.org/ann" in models
+
+
+def test_with_own_models_a_move_of_a_user_who_is_not_known_is_refused_aloud(site: Site) -> None:
+    with own_models(site, ""):
+        known = site.known
+        site.dovecot.put("INBOX", message())
+
+        site.dovecot.move("INBOX", "Junk")
+
+        assert site.dovecot.count("Junk") == 1
+        wait_until(lambda: "does not say whose lesson it is" in site.dovecot.log)
+        assert site.known == known
+
+
+def test_a_next_hop_that_takes_no_user_without_a_domain_hinders_no_report(
+    tmp_path: Path, redis_binary: Path
+) -> None:
+    class Strict(Sink):
+        async def handle_MAIL(self, *arguments: Any) -> str:  # noqa: N802 - the name is aiosmtpd's
+            envelope, sender = arguments[2:4]
+            if sender.strip("<>") and "@" not in sender:
+                return "501 5.5.4 the sender has no domain"
+            envelope.mail_from = sender
+            return "250 OK"
+
+    port, settings = free_port(), tmp_path / "nbstream.yaml"
+    next_hop = Controller(Strict(), hostname="127.0.0.1", port=free_port())
+    text = SETTINGS.format(folder=tmp_path, port=port, limit=MAX_MESSAGE_BYTES)
+    settings.write_text(f'{text}relay: {{next_hop: "smtp://127.0.0.1:{next_hop.port}"}}\n')
+    next_hop.start()
+    try:
+        with DaemonProcess(settings):
+            words = [str(REPORT), f"127.0.0.1:{port}", "spam@nbstream.invalid", "ann"]
+            done = subprocess.run(words, input=message(), capture_output=True, timeout=30, check=False)
+    finally:
+        next_hop.stop()
+
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_next_hop_without_8bitmime_hinders_no_report(tmp_path: Path, redis_binary: Path) -> None:

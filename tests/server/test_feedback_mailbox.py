@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from redis.asyncio import Redis
 
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.mail.message import Message
 from nbstream.server.feedback_mailbox import FeedbackMailbox
+from nbstream.store.model.model import Model
 from tests.listeners.runtimes import make_runtime
 from tests.own_models.site import ANN, BOB, open_site
 
@@ -29,3 +31,16 @@ async def test_an_id_means_what_the_user_himself_has_taught_even_where_it_is_not
 
         assert anns.accepted
         assert not bobs.accepted
+
+
+@pytest.mark.parametrize("user", ["", "ann", '"ann"', "ann@"])
+async def test_where_users_have_own_models_a_lesson_of_nobody_is_refused(client: Redis, user: str) -> None:
+    async with open_site(client) as site:
+        metrics = DaemonMetrics.create(PYTHON)
+        mailbox = FeedbackMailbox(make_runtime(site.common, own_filters=site.filters), metrics.filter)
+
+        reply = await mailbox.learn(NEWS.raw, "spam", "smtp", user=user)
+
+        assert reply.code == 550
+        assert "does not say whose lesson it is" in reply.text
+        assert (await Model(client, "test", 3600).totals()).messages == (0, 0)

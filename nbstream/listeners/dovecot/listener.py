@@ -25,7 +25,7 @@ from nbstream.listeners.dovecot.learner import SpoolLearner
 from nbstream.listeners.dovecot.spool import SpooledMessage
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
-from nbstream.policy.lesson_source import actor_of_user
+from nbstream.policy.lesson_source import actor_of_user, user_of_actor
 from nbstream.server.connections import StreamConnection
 from nbstream.server.limits import Reservation
 from nbstream.server.peers import Peer
@@ -107,6 +107,8 @@ class DovecotListener:
         problem = None
         if not self._message_service.may_teach(Peer()):
             problem = "its sender is not allowed to teach"
+        elif not self._message_service.runtime.knows_teacher(user_of_actor(actor)):
+            problem = "users have own models, and the address of this one is not known: see own_models.domain"
         elif label is None:
             problem = "its second argument is neither feedback.spam_address nor feedback.ham_address"
         elif not event.content[:1].strip() and await asyncio.to_thread(is_blank, event.content):

@@ -19,6 +19,7 @@ from nbstream.listeners.dovecot import learner
 from nbstream.listeners.dovecot.spool import SpooledMessage, SpoolEntry, SpoolReader
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
@@ -31,6 +32,8 @@ from tests.listeners.dovecot.dovecot_listener import (
     report,
 )
 from tests.listeners.dovecot.spools import SpoolWriter
+from tests.listeners.runtimes import make_runtime
+from tests.own_models.site import ANN, open_site, own_model
 from tests.waiting import DEADLINE_SECONDS, until
 
 
@@ -108,6 +111,20 @@ async def test_a_user_is_believed_from_a_trusted_peer_alone(
     assert entry.source == "dovecot"
     own_name = pwd.getpwuid(os.getuid()).pw_name
     assert entry.actor == f"user {'ann' if is_trusted else own_name}"
+
+
+async def test_where_users_have_own_models_that_of_a_user_without_a_domain_is_refused(
+    client: Redis, tmp_path: Path
+) -> None:
+    async with open_site(client) as site, open_dovecot(client, tmp_path) as dovecot:
+        dovecot.listener.apply(make_runtime(site.common, own_filters=site.filters))
+
+        assert await dovecot.send(report("spam", user="ann")) == b"-\n"
+        assert await dovecot.send(report("spam", user=ANN)) == b"+\n"
+        await dovecot.until_learned()
+
+        assert (await Model(client, "test", 3600).totals()).messages == (0, 0)
+        assert (await own_model(client, "example.org/ann").totals()).messages == (0, 1)
 
 
 @pytest.mark.parametrize(
