@@ -17,8 +17,7 @@ from nbstream.page.rendering import PageRenderer
 from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
 from nbstream.policy.lesson_source import user_of_actor
-from nbstream.store.logins import AttemptCounts
-from nbstream.store.model.keys import UserPageKeys
+from nbstream.store.logins import AttemptCounts, LoginKeys
 from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.user_page.digest_view import DigestView
@@ -85,7 +84,7 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
         ListsView(StoredSenderLists(client, model.keys)),
         DigestView(UserPreferences(client, model.keys)),
     ]
-    keys = UserPageKeys(settings.model.name)
+    keys = LoginKeys(settings.model.name, "my")
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version, "nbstream.user_page", texts=TEXTS)
     bodies = BodyReader(replace(parts.limits, max_message_bytes=MAX_FORM_BYTES), parts.bytes_in_flight, "a form")

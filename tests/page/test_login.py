@@ -19,8 +19,7 @@ from nbstream.page.login import PageSessions, login_name, sign, unsign
 from nbstream.page.requests import Answer, Page, PageRequest, PageRoute, Redirect, View
 from nbstream.page.responses import cookie_name
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.logins import PageSessionStore, StoredLogin, token_hash
-from nbstream.store.model.keys import ModelKeys
+from nbstream.store.logins import LoginKeys, PageSessionStore, StoredLogin, token_hash
 from tests.conftest import RedisServer
 from tests.page.page_listener import MODEL, Browser, PageListener, Response, open_page
 from tests.waiting import until
@@ -159,7 +158,7 @@ async def test_a_forged_link_is_refused(page: PageListener, link: str) -> None:
 
 async def test_an_old_link_is_refused(page: PageListener, client: Redis) -> None:
     link = await page.store.create_link("teach", "ann")
-    await client.pexpire(ModelKeys(MODEL).page_link(token_hash(link)), 0)
+    await client.pexpire(LoginKeys(MODEL).link(token_hash(link)), 0)
     async with page.browser() as browser:
         assert (await log_in(browser, link=link)).status == 403
 
@@ -167,7 +166,7 @@ async def test_an_old_link_is_refused(page: PageListener, client: Redis) -> None
 async def test_an_old_session_has_ended(page: PageListener, client: Redis) -> None:
     async with page.browser(Role.TEACH) as browser:
         assert (await browser.get("/ui/")).status == 200
-        await client.pexpire(ModelKeys(MODEL).page_session(token_hash(browser.session_token)), 0)
+        await client.pexpire(LoginKeys(MODEL).session(token_hash(browser.session_token)), 0)
         assert (await browser.get("/ui/")).status == 303
         assert (await browser.post("/ui/change", {})).status == 403
 
@@ -239,7 +238,7 @@ async def test_who_knows_the_password_cannot_fill_redis_with_sessions(page: Page
         statuses = [(await browser.post("/ui/login", {"password": "for reading"})).status for _ in range(62)]
         assert statuses == [200] * 60 + [429] * 2
         assert (await log_in(browser, link=await page.store.create_link("teach", "ann"))).status == 200
-    assert len(await client.keys(ModelKeys(MODEL).page_session("*"))) == 61
+    assert len(await client.keys(LoginKeys(MODEL).session("*"))) == 61
 
 
 @pytest.mark.parametrize(
@@ -423,7 +422,7 @@ class Known:
 
 async def known_sessions(own_redis: RedisServer, count: int) -> Known:
     client = open_client(ConnectionOptions(own_redis.url))
-    store = PageSessionStore(client, ModelKeys("m"))
+    store = PageSessionStore(client, LoginKeys("m"))
     known = Known(PageSessions(store, Passwords()))
     for _ in range(count):
         known.tokens.append(await store.create_session("teach", "ann"))
@@ -473,7 +472,7 @@ async def test_a_session_that_another_process_ended_is_forgotten(client: Redis) 
                 raise StoreUnavailable("away")
             return await super().find_session(token)
 
-    store = Away(client, ModelKeys("m"))
+    store = Away(client, LoginKeys("m"))
     known, token = PageSessions(store, Passwords()), await store.create_session("read", "ann")
     assert await known.find(token) is not None
     await store.end_session(token)

@@ -89,10 +89,6 @@ async def read_identity(client: Redis, keys: ModelKeys, *, sign: bool) -> str:
 
 
 async def _read_signature(client: Redis, keys: ModelKeys) -> dict[str, str]:
+    """Return the schema as text; bytes that are no UTF-8 are escaped, and differ from every value."""
     fields: Any = await client.hgetall(keys.schema)
-    return read_schema(fields)
-
-
-def read_schema(fields: Mapping[bytes, bytes]) -> dict[str, str]:
-    """The fields of a schema as text; bytes that are no UTF-8 are escaped, and differ from every value."""
     return {name.decode("utf-8", _ESCAPED): value.decode("utf-8", _ESCAPED) for name, value in fields.items()}
