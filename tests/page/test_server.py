@@ -212,13 +212,6 @@ async def test_a_session_keeps_the_others_waiting_for_few_requests(client: Redis
     assert again.status == 200
 
 
-async def test_a_script_gets_content_without_the_layout(page: PageListener) -> None:
-    async with page.browser(Role.READ) as browser:
-        fragment = await browser.get("/ui/echo/a", X_Fragment="1")
-    assert "<html" not in fragment.text
-    assert "<p>a</p>" in fragment.text
-
-
 @pytest.mark.parametrize(
     ("method", "path", "status", "told"),
     [
@@ -316,25 +309,6 @@ async def test_there_is_no_way_to_other_files(page: PageListener, name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("path", "status"), [(b"%ff?a=%ff", b"200"), (b"%ed%b0%80%00?a=%ff", b"200"), (b"\xff?a=\xff", b"400")]
-)
-async def test_bytes_that_are_no_text_are_no_fault(
-    page: PageListener, view: EchoView, path: bytes, status: bytes
-) -> None:
-    async with page.browser(Role.READ) as browser:
-        reader, writer = await asyncio.open_connection(*page.address.split(":"))
-        cookie = f"nbstream_session={browser.session_token}; nbstream_flash=\xff; x=\xff".encode("latin-1")
-        writer.write(b"GET /ui/echo/%s HTTP/1.0\r\nCookie: %s\r\n\r\n" % (path, cookie))
-        answer = await rest(reader)
-        writer.close()
-        await writer.wait_closed()
-    assert answer.split()[1] == status
-    for request in view.requests:
-        assert request.query == {"a": "\N{REPLACEMENT CHARACTER}"}
-        request.path_id.encode()
-
-
-@pytest.mark.parametrize(
     "path", ["/ui", "/ui/nothing", "/ui/echo/a", "/ui/logout", "/ui/login", "/ui/static/page.css"]
 )
 @pytest.mark.parametrize("origin", ["same-origin", "cross-site"])
@@ -354,12 +328,6 @@ async def test_the_body_of_a_refused_form_is_no_request(
     assert view.requests == []
     assert int(answers[0].split()[0]) in {303, 403, 404, 405, 415}
     assert len(answers) <= 2
-
-
-async def test_a_header_that_is_too_long_for_its_cookies_is_said(page: PageListener) -> None:
-    async with page.browser(Cookie=f"of_another_server={'x' * 9000}") as browser:
-        answer = await browser.get("/ui/")
-    assert (answer.status, "such as its cookies" in answer.text) == (400, True)
 
 
 async def test_requests_of_web_pages_to_other_paths_stay_refused(client: Redis, tmp_path: Path) -> None:
