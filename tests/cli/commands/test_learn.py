@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import json
-import os
-import pty
 import re
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -98,29 +91,6 @@ def test_one_command_learns_several_classes(shared_redis: RedisServer, tmp_path:
     learned = run(config, "learn", "spam", prize, "--and", "ham", lunch, dinner, "--and", "spam", pills)
 
     assert learned == "2 learned as ham, 2 learned as spam; ham 2/50, spam 2/50 known\n"
-
-
-def test_the_bar_on_a_terminal_counts_what_is_learned_by_id_too(shared_redis: RedisServer, tmp_path: Path) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text(f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: bar}}\nstate_dir: {tmp_path}\n")
-    for name in ("prize", "lunch"):
-        (tmp_path / name).write_text(f"Subject: {name}\n\nIt is about {name}.\n")
-    run(config, "learn", "spam", tmp_path / "prize")
-    message_id = json.loads(run(config, "check", "--json", tmp_path / "prize"))["id"]
-    own, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
-
-    words = command(config, "learn", "ham", tmp_path / "lunch", "--id", message_id)
-    with subprocess.Popen(words, stderr=theirs, stdout=subprocess.DEVNULL) as process:
-        os.close(theirs)
-        shown = b""
-        with suppress(OSError):  # EIO: the command has gone, and with it the terminal's other side
-            while part := os.read(own, 4096):
-                shown += part
-        os.close(own)
-        assert process.wait(60) == 0
-
-    assert b"2/2 [" in shown
 
 
 def learn(taught: Taught, *words: str, code: int = 0) -> tuple[str, str]:
