@@ -67,12 +67,6 @@ async def test_dovecot_lets_nobody_else_in(dovecot: ImapServer, name: str, passw
     assert await at(dovecot).find_user(name, password, None) is None
 
 
-async def test_many_may_log_in_at_the_same_time(dovecot: ImapServer) -> None:
-    server = at(dovecot)
-    asked = [server.find_user("ann@example.org", "secret", None) for _ in range(20)]
-    assert await asyncio.gather(*asked) == ["ann@example.org"] * 20
-
-
 async def test_an_imap_server_says_whether_the_password_is_right(dovecot: ImapServer) -> None:
     login = ImapLoginSetting(TcpAddress("127.0.0.1", dovecot.tls_port), implicit_tls=True)
     server = ImapLogin(login, dovecot.certificates.authority)
@@ -226,10 +220,3 @@ def test_the_login_of_the_settings(login: str | None, server: type) -> None:
 def test_another_login_is_refused(login: object) -> None:
     with pytest.raises(ValueError, match="must be dovecot:/PATH, imaps://HOST:PORT or imap://HOST:PORT"):
         page_settings(login=login)
-
-
-def test_the_page_is_for_somebody() -> None:
-    with pytest.raises(ValueError, match="users"):
-        UserPageSettings.model_validate({"users": []})
-    with pytest.raises(ValueError, match="users"):
-        UserPageSettings.model_validate({})

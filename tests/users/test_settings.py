@@ -18,10 +18,6 @@ def read(folder: Path, digest: str, rest: str = "") -> Settings:
     return load_settings(file)
 
 
-def test_there_is_no_digest_by_default() -> None:
-    assert Settings().digest is None
-
-
 def test_it_goes_to_whom_the_patterns_name(tmp_path: Path) -> None:
     section = read(tmp_path, f"{DIGEST}, exclude: ['list-*@example.org']").digest
     assert section
@@ -64,11 +60,6 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, value: str, text: str) 
 )
 def test_what_may_not_be_meant_is_said(tmp_path: Path, digest: str, rest: str, warning: str) -> None:
     assert [line for line in read(tmp_path, digest, rest).warnings if warning in line]
-
-
-def test_what_is_as_it_should_be_needs_no_warning(tmp_path: Path) -> None:
-    settings = read(tmp_path, DIGEST, "recipients: [{match: '*@example.org', actions: {spam: quarantine}}]")
-    assert not [line for line in settings.warnings if "digest" in line]
 
 
 def test_the_page_of_users_knows_the_domain_of_logins_from_own_models() -> None:
