@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.mail import mbox
-from nbstream.mailboxes import mbox_folder, plan
+from nbstream.mailboxes import mbox_folder
 from nbstream.mailboxes.letters import MAX_FOLDERS
 from tests.mailboxes.site import MBOX_LINE, Site, put, raw
 
@@ -189,18 +189,6 @@ def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
     assert site.reasons == ["has holes, which no mail program leaves"]
 
 
-def test_of_an_account_with_very_many_letters_some_are_a_part_of_the_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan, "_MAX_LETTERS", 2)
-    for number in range(3):
-        put(tmp_path / "ann", number, "S")
-    made = plan.make_plan(Site(tmp_path).source, lambda _user: None, 10)
-
-    assert "letters: 2" in made.lines()[0]
-    assert "has more than" in made.lines()[-1]
-
-
 def test_an_mbox_that_is_larger_than_any_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mbox_folder, "_MAX_BYTES", 1000)
     (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1))
@@ -307,18 +295,6 @@ def test_a_letter_that_is_appended_meanwhile_is_not_learned_by_half(tmp_path: Pa
         assert site.reasons == [CHANGED]
 
 
-def test_letters_that_are_appended_as_a_whole_change_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "ann"
-    path.write_bytes(MBOX_LINE + raw(1) + b"\n")
-    site = Site(tmp_path)
-    places = site.places()
-    with path.open("ab") as file:
-        file.write(MBOX_LINE + raw(2))
-
-    assert site.read(places) == [(0, raw(1))]
-    assert site.skips == []
-
-
 def test_an_mbox_that_grows_as_fast_as_it_is_read_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ann"
     path.write_bytes(MBOX_LINE + raw(0) + b"\n")
@@ -335,14 +311,3 @@ def test_an_mbox_that_grows_as_fast_as_it_is_read_ends(tmp_path: Path, monkeypat
     size = path.stat().st_size
     monkeypatch.setattr(mbox, "is_separator", grow)
     assert sum(letter.size + len(MBOX_LINE) for letter in letters) < size + 2 * len(MBOX_LINE + raw(1) + b"\n")
-
-
-def test_an_mbox_whose_letter_became_longer_gives_no_part_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "ann"
-    path.write_bytes(MBOX_LINE + raw(1) + b"\n" + MBOX_LINE + raw(2))
-    site = Site(tmp_path)
-    places = site.places()
-    path.write_bytes(MBOX_LINE + b"Status: RO\n" + raw(1) + b"\n" + MBOX_LINE + raw(2))
-
-    assert site.read(places) == []
-    assert site.reasons == [CHANGED, CHANGED]
