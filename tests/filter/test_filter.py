@@ -45,7 +45,7 @@ from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, Together, budgeted_filter, labelled, make_filter, with_parts
 from tests.letters import letters
 from tests.store.mirror.mirrors import running
-from tests.store.proxy import Fate, LosesOneReply, Proxy
+from tests.store.proxy import Fate, Proxy
 
 
 class Recorder(FilterObserver):
@@ -173,19 +173,6 @@ async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_
             assert await direct.check(Message.parse(raw)) == lesson.after
 
 
-async def test_contradicting_writers_leave_one_entry_and_its_counts(client: Redis) -> None:
-    filters = [make_filter(client) for _ in range(4)]
-
-    await asyncio.gather(
-        *(spam_filter.learn(PRIZE, ("spam", "ham")[n % 2], "test") for n, spam_filter in enumerate(filters))
-    )
-
-    totals = await Model(client, "test", 3600).totals()
-    assert sum(totals.messages) == 1
-    await filters[0].unlearn(PRIZE, "test")
-    assert not await client.exists(Model(client, "test", 3600).keys.totals)
-
-
 async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
     recorder = Recorder()
     spam_filter = make_filter(client, observer=recorder)
@@ -288,25 +275,6 @@ async def test_a_lesson_is_what_its_own_mirror_shows(client: Redis) -> None:
 
     task.cancel()
     await asyncio.wait([task])
-
-
-@pytest.mark.parametrize("label", ["spam", None])
-async def test_a_change_whose_reply_is_lost_is_made_once_and_reported_as_made(
-    client: Redis, shared_redis: RedisServer, tmp_path: Path, label: str | None
-) -> None:
-    await make_filter(client).learn(PRIZE, "spam", "test")
-    if label:
-        await make_filter(client).unlearn(PRIZE, "test")
-
-    async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
-        lossy = open_client(ConnectionOptions(way.url))
-        spam_filter = make_filter(lossy)
-        lesson = await (spam_filter.learn(PRIZE, label, "test") if label else spam_filter.unlearn(PRIZE, "test"))
-        await lossy.aclose()
-
-    assert way.broken == 1
-    assert lesson.outcome == (LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED)
-    assert (await Model(client, "test", 3600).totals()).messages == (0, 1 if label else 0)
 
 
 @pytest.mark.parametrize(
