@@ -55,13 +55,6 @@ async def test_each_user_is_told_of_what_came_for_him(site: DigestSite) -> None:
         assert other.encode() not in mail.as_bytes()
 
 
-async def test_nobody_answers_a_digest(site: DigestSite) -> None:
-    await site.hold(BEFORE)
-    await site.digests.send_due(DUE)
-    (mail,) = site.server.received
-    assert (mail.sender, mail.recipients) == ("<>", [ANN])
-
-
 async def test_who_is_excluded_or_has_switched_it_off_gets_none(client: Redis, tmp_path: Path) -> None:
     async with open_digests(client, tmp_path, exclude=("list@*",)) as site:
         await site.hold(BEFORE, ANN, BOB, "list@example.org")
@@ -91,12 +84,6 @@ async def test_the_least_certain_come_first_and_no_more_than_a_hundred(site: Dig
     ((_, mail),) = site.mails
     assert mail["Subject"] == "103 messages to you were held back"
     assert "3 more are not listed here." in body_of(mail, "plain")
-
-
-async def test_a_message_that_came_often_is_listed_once(site: DigestSite) -> None:
-    assert await site.hold(BEFORE) == await site.hold(BEFORE)
-    await site.digests.send_due(DUE)
-    assert site.subjects == {ANN: ["Cheap"]}
 
 
 # When: once for each due time, and only of what is new.

@@ -29,15 +29,11 @@ def test_it_goes_to_whom_the_patterns_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("at: 17:00", "must be a time in quotes"),
         ("at: '24:00'", "must be a time in quotes"),
         ("weekday: someday", "must be one of monday"),
-        ("schedule: hourly", "daily"),
         ("language: fr", "en"),
         ("base_url: 'https://a.example/?x=1'", "must be an address such as"),
-        ("base_url: 'ftp://a.example'", "must be an address such as"),
         ("base_url: 'https://a.example\\n.b'", "must be an address such as"),
-        ("base_url: 'https://a.example:port'", "must be an address such as"),
         ("recipients: []", "recipients"),
         ("sender: 'Filter <filter@example.org>'", "must be a mail address"),
         ("template_dir: /nowhere", "must be a folder"),

@@ -193,19 +193,13 @@ def test_a_list_of_paths_is_refused_and_the_command_that_is_named_learns_them(
     "text",
     [
         "spam and eggs\n",
-        "spam\n",
         "ham is fine\n",
-        "ham sandwich.\n",
         "spam http://x.example/a\n",
-        "ham\tsandwich\n",
         "ham sandwich.\nspam http://x.example/a\n",
         "spam list.txt\nham no/such/file\n",
-        "folder\n",
         "\n folder\n\n",
-        "folder\nand more\n",
         "no/such/file\n",
         "list.txt is a name\n",
-        "Subject: /tmp\n",
     ],
 )
 def test_a_text_that_only_resembles_a_list_is_learned(

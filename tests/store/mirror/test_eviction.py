@@ -173,13 +173,6 @@ async def test_sums_stay_and_do_not_count(model: Model, mirror: Mirror) -> None:
     assert (await mirror.look_up([b"=s0", b"=s10000"]))[0].tolist() == [[0, 1], [0, 1]]
 
 
-async def test_a_model_over_the_limit_at_the_start_is_reduced(model: Model) -> None:
-    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(12_000)]))
-
-    async with running(Mirror(model, 5.0)) as mirror, running_evictor(make_evictor(model, mirror, LIMIT)):
-        await until(lambda: mirror.vocabulary_size == TARGET)
-
-
 async def test_a_flood_of_noise_changes_no_verdict(client: Redis, model: Model, mirror: Mirror) -> None:
     spam_filter: Filter = make_filter(client, counts=mirror)
     mail = [(label, Message.parse(raw)) for label, raw in letters(160)]
@@ -282,16 +275,6 @@ async def test_a_token_learned_after_its_counts_were_read_stays(model: Model) ->
     counts, totals = await stored(model)
     assert counts == {"ham": dict.fromkeys(TOKENS[:3], 1), "spam": dict.fromkeys(TOKENS[:3], 5)}
     assert totals[b"vocabulary"] == 3
-
-
-async def test_forgetting_the_same_tokens_again_changes_nothing(model: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS))
-    counts_before, _ = await model.look_up(TOKENS)
-    await model.evict(TOKENS, counts_before, 2)
-    before = await stored(model), await model.last_change()
-
-    assert await model.evict(TOKENS, counts_before, 2) is None
-    assert (await stored(model), await model.last_change()) == before
 
 
 # When Redis is in trouble

@@ -16,7 +16,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
-from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
+from tests.store.lessons import TOKENS, change, entry
 from tests.store.mirror.mirrors import KINDS, mirroring
 from tests.waiting import DEADLINE_SECONDS, until
 
@@ -68,22 +68,6 @@ async def test_a_mirror_loads_the_counts_and_follows_the_changes(mirrored: Mirro
 
         assert await equals_redis(mirror, model, TOKENS)
         assert mirror.lag_seconds == 0
-
-
-async def test_a_mirror_loads_sums_and_follows_their_changes(mirrored: Mirrored, model: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS[:4], sums=[(b"=x", 5), (b"=messages", 1000)]))
-    names = [*TOKENS, *SUM_NAMES]
-
-    async with mirrored(model) as mirror:
-        assert (await mirror.look_up([b"=x"]))[0].tolist() == [[0, 5]]
-        assert await equals_redis(mirror, model, names)
-        for new in (
-            entry("ham", TOKENS[2:], 7, [(b"=x", 6), (b"=size.xx", 10**12)]),  # =messages goes
-            entry("spam", [], 0, [(b"=x", 8)]),
-            None,
-        ):
-            await mirror.wait_until_applied(await change(model, "m1", new) or b"")
-            assert await equals_redis(mirror, model, names)
 
 
 async def test_a_mirror_that_loads_under_writers_ends_equal(mirrored: Mirrored, model: Model) -> None:

@@ -132,13 +132,6 @@ async def test_the_history_is_trimmed_to_about_a_number_of_records(model: Model)
     ]
 
 
-async def test_more_records_than_a_step_are_read_in_order_and_once(model: Model) -> None:
-    for number in range(1100):
-        await change(model, f"m{number}", entry("spam", []))
-
-    assert [record.message_key for record in await records(model)] == [f"m{n}" for n in range(1099, -1, -1)]
-
-
 async def test_the_records_of_one_message_are_found_from_its_entry(model: Model, spam_filter: Filter) -> None:
     for number, label in enumerate(("spam", "ham", "spam")):
         await spam_filter.learn(PRIZE, label, "smtp", f"192.0.2.{number}")
@@ -196,12 +189,6 @@ async def test_a_record_of_another_program_is_refused(model: Model) -> None:
 
     with pytest.raises(StoreIncompatible, match="another program"):
         await records(model)
-
-
-@pytest.mark.parametrize("probability", ["nan", "1.5", "-1", "inf", "x"])
-def test_an_assessment_without_a_probability_is_refused(probability: str) -> None:
-    with pytest.raises(ValueError, match=r"no probability|could not convert"):
-        Assessment.unpack(f"{probability} spam".encode())
 
 
 async def test_a_selection_chooses_records_by_time_actor_label_and_message(model: Model) -> None:
