@@ -364,9 +364,7 @@ async def spoil(model: Model | AutolearnModel, message: Message, field: str = "w
     await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "much"})
 
 
-@pytest.mark.parametrize("label", ["ham", None])
-@pytest.mark.parametrize("where", ["people", "layer"])
-@pytest.mark.parametrize("field", ["weight", "label"])
+@pytest.mark.parametrize(("label", "where", "field"), [("ham", "people", "weight"), (None, "layer", "label")])
 async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
     client: Redis, label: str | None, where: str, field: str
 ) -> None:

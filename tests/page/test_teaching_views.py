@@ -204,15 +204,6 @@ async def test_the_list_goes_on_page_by_page(site: Site, reader: Browser) -> Non
     assert keys == [change.message_key async for change in site.model.history.changes()]
 
 
-@pytest.mark.parametrize("path", ["/ui/teaching", "/ui/undo"])
-async def test_a_form_that_is_not_understood_keeps_what_was_written(reader: Browser, path: str) -> None:
-    html = (await reader.get(f"{path}?since=tomorrow&actor=ann")).text
-
-    assert re.search(r'role="alert">[^<]*tomorrow', html)
-    assert 'name="since" value="tomorrow"' in html
-    assert 'name="actor" value="ann"' in html
-
-
 async def test_while_redis_is_away_the_last_state_is_shown_and_said_to_be_old(site: Site, reader: Browser) -> None:
     site.is_away = True
     await seen(reader, "/ui/teaching", 503)
@@ -239,16 +230,6 @@ async def test_what_is_learned_without_people_stands_beside_what_people_taught(
     assert "ham 0 1,234 200 200" in shown
     assert "dropped by nbstream forget-auto" in shown
     assert "kept mail" not in shown
-
-
-async def test_how_much_of_the_ham_is_kept_mail_is_said(site: Site, reader: Browser) -> None:
-    site.state = ModelState({"ham": 34, "spam": 50}, {"ham": 50, "spam": 50}, kept=20)
-    site.autolearned = {"ham": 20, "spam": 0}
-
-    shown = await seen(reader, "/ui/teaching")
-
-    assert "ham 34 20 50 16" in shown
-    assert "20 of the learned ham are kept mail" in shown
 
 
 async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teacher: Browser) -> None:
@@ -332,16 +313,6 @@ async def test_the_loudest_tokens_are_found_by_a_part(site: Site, reader: Browse
     assert "lunch" in everything
     assert "prize" in prize
     assert "lunch" not in prize
-
-
-async def test_what_was_found_is_shown_again_for_a_while(site: Site, reader: Browser, counts: Counts) -> None:
-    await site.teach(PRIZE, "spam")
-    counts.counts = await site.model.counts()
-
-    first = await seen(reader, "/ui/tokens?part=prize")
-
-    assert await seen(reader, "/ui/tokens?part=prize") == first
-    assert counts.searches == 1
 
 
 async def test_a_model_that_is_too_large_is_not_searched(
