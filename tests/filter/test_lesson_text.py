@@ -57,39 +57,10 @@ CLUES = [
     Clue(b"x" * 3000, 1.5),
     Clue(b"body:free", 1.0),
 ]
-AGAINST_HAM = f"because of from:offers.example.com body:pr%C3%BCfung%0D%0A550%20no {'x' * 45}..."
 
 
 def clued(probability: float, verdict: Verdict) -> Check:
     return replace(check(probability, verdict, ham=200), clues=CLUES)
-
-
-@pytest.mark.parametrize(
-    ("contradiction", "how"),
-    [
-        (Contradiction(has_most_weight=False, wait_seconds=600.0), "say it again in 10 min to insist"),
-        (Contradiction(has_most_weight=False, wait_seconds=1.0), "say it again in 1 min to insist"),
-        (Contradiction(has_most_weight=False, wait_seconds=0.0), "say it again to insist"),
-        (Contradiction(has_most_weight=False, wait_seconds=None), "insist with nbstream learn --insist"),
-        (
-            Contradiction(has_most_weight=True, wait_seconds=0.0),
-            "it has the most weight that one message may have",
-        ),
-    ],
-)
-def test_a_message_on_the_wrong_side_says_why_and_how_to_insist(contradiction: Contradiction, how: str) -> None:
-    spam = clued(0.9999, Verdict.SPAM)
-
-    texts = [
-        describe_lesson(Lesson(outcome, "ham", spam, spam, contradiction))
-        for outcome in (LessonOutcome.LEARNED, LessonOutcome.ALREADY, LessonOutcome.INSISTED)
-    ]
-
-    assert texts == [
-        f"learned as ham: P 0.9999 -> 0.9999, still spam, {AGAINST_HAM}; {how}; ham 200, spam 300 known",
-        f"already learned as ham, nothing changed: P 0.9999, spam, {AGAINST_HAM}; {how}; ham 200, spam 300 known",
-        f"insisted on ham: P 0.9999 -> 0.9999, still spam, {AGAINST_HAM}; {how}; ham 200, spam 300 known",
-    ]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=200), min_size=1), st.sampled_from(LessonOutcome))

@@ -195,30 +195,6 @@ async def test_a_message_that_cannot_be_learned_hides_no_result_of_the_others(si
     assert third.startswith("The message was learned as ham")
 
 
-async def test_a_quarantined_message_shows_its_text_and_is_released(site: Site, tmp_path: Path) -> None:
-    await site.teach()
-    message_id = await site.check(SPAM)
-    await site.quarantine(SPAM)
-
-    async with site.browser() as browser:
-        page = await browser.get(PATH + message_id)
-        told = await act(browser, message_id, "release")
-        after = await browser.get(PATH + message_id)
-        again = await act(browser, message_id, "release")
-
-    assert buttons(page.text) == ["This is ham", "This is spam", "Release from the quarantine", "Delete"]
-    assert "<title>have have you please" in page.text
-    assert page.text.index('class="message-text"') < page.text.index('class="waterfall"')
-    assert "from@example.org" in page.text
-    assert " ".join(SPAM.decode().partition("\n\n")[2].split()[:5]) in words(page.text)
-    assert told.startswith("The message was delivered. The message was learned as ham.")
-    assert "Release from the quarantine" not in buttons(after.text)
-    assert again.startswith("This message is not in the quarantine")
-    (file,) = (tmp_path / "Maildir/new").iterdir()
-    assert file.read_bytes().endswith(SPAM.partition(b"\n\n")[2])
-    assert site.waiting.messages() == []
-
-
 async def test_without_redis_nothing_is_shown_as_if_it_were_known(own_redis: RedisServer, tmp_path: Path) -> None:
     client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import subprocess
 import sys
@@ -12,16 +11,13 @@ from pathlib import Path
 import pytest
 
 from nbstream.filter.bulk import BATCH_SIZE
-from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.model import Model
 from nbstream.system_users import current_user
 from tests.cli.taught import Taught
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.filter.filters import make_filter
 from tests.letters import letters
-from tests.store.algebra import live_entries, stored, summed
-from tests.waiting import until
+from tests.store.algebra import stored, summed
 
 COUNT = 10 * BATCH_SIZE
 
@@ -40,45 +36,6 @@ def command(config: Path, *words: str | Path) -> Sequence[str]:
 def run(config: Path, *words: str | Path) -> str:
     done = subprocess.run(command(config, *words), capture_output=True, text=True, timeout=120, check=True)
     return done.stdout
-
-
-@pytest.mark.soak
-async def test_a_mailbox_whose_learning_was_killed_is_learned_once(own_redis: RedisServer, tmp_path: Path) -> None:
-    config, mbox = tmp_path / "nb.yaml", mailbox(tmp_path / "spam.mbox")
-    config.write_text(
-        f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: test}}\nstate_dir: {tmp_path / 'state'}\n"
-    )
-    client = open_client(ConnectionOptions(own_redis.url))
-    model = Model(client, "test", 3600)
-
-    async def begun() -> bool:
-        return sum((await model.totals()).messages) > BATCH_SIZE
-
-    async def alone() -> bool:
-        return len(await client.client_list()) == 1
-
-    learning = await asyncio.create_subprocess_exec(
-        *command(config, "learn", "spam", mbox), stdout=subprocess.DEVNULL
-    )
-    try:
-        await until(begun)
-    finally:
-        learning.kill()
-        await learning.wait()
-    await until(alone)  # what had reached Redis is still carried out
-    learned = len(await live_entries(model))
-    assert BATCH_SIZE < learned < COUNT
-    assert await stored(model) == await summed(model)
-
-    assert run(config, "learn", "spam", mbox).startswith(
-        f"{learned + 1} already learned as spam, {COUNT - learned} learned as spam; "
-    )
-    assert (await model.totals()).messages == (0, COUNT)
-    assert await stored(model) == await summed(model)
-
-    assert run(config, "unlearn", mbox).startswith(f"1 unknown, {COUNT} unlearned from spam; ")
-    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
-    await client.aclose()
 
 
 def test_one_command_learns_several_classes(shared_redis: RedisServer, tmp_path: Path) -> None:

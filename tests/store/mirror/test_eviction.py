@@ -228,29 +228,6 @@ async def test_totals_are_the_sums_of_the_counts_whatever_is_forgotten_in_betwee
     assert totals == {}
 
 
-async def test_after_unlearning_forgotten_tokens_the_next_eviction_leaves_nothing(
-    model: Model, mirror: Mirror
-) -> None:
-    tokens = [b"t%05d" % n for n in range(10_001)]
-    await change(model, "m1", entry("spam", tokens, 5))
-    await caught_up(model, mirror)
-    evictor = make_evictor(model, mirror, LIMIT)
-    await evictor.evict_once()
-
-    await change(model, "m1", None)
-    await change(model, "m2", entry("ham", tokens[:2], 7))
-    await caught_up(model, mirror)
-    assert (await mirror.look_up(tokens[:3]))[0].tolist() == [[7, -5], [7, -5], [0, -5]]
-    await assert_totals_match(model)
-
-    assert await evictor.evict_once() == 10_001 - TARGET
-    assert await stored(model) == (
-        {"ham": dict.fromkeys(tokens[:2], 7), "spam": {}},
-        {b"messages:ham": 1, b"tokens:ham": 14, b"vocabulary": 2},
-    )
-    assert await equals_redis(mirror, model, tokens)
-
-
 async def test_counts_below_zero_count_towards_the_limit(model: Model, mirror: Mirror) -> None:
     tokens = [b"t%d" % n for n in range(10_001)]
     async with running_evictor(make_evictor(model, mirror, LIMIT)):

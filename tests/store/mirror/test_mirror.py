@@ -95,21 +95,6 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(mirrored: Mirrored, 
             assert await equals_redis(follower, model, [*tokens, b"=x", b"=messages"])
 
 
-async def test_a_mirror_whose_position_was_trimmed_away_scans_again(mirrored: Mirrored, model: Model) -> None:
-    async with mirrored(model) as mirror:
-        await change(model, "m1", entry("spam", TOKENS))
-        # Two changes, the first trimmed before the mirror read it, as for a mirror that was away for long.
-        async with model.client.pipeline(transaction=True) as pipe:
-            pipe.incr(model.keys.sequence)
-            pipe.hset(model.keys.counts[0], TOKENS[0], "77")
-            await pipe.execute()
-        change_id = await change(model, "m2", entry("ham", TOKENS[:1]))
-        assert change_id is not None
-        await mirror.wait_until_applied(change_id)
-
-        assert await equals_redis(mirror, model, TOKENS)
-
-
 async def test_a_server_that_lost_everything_is_scanned_again(mirrored: Mirrored, model: Model) -> None:
     async with mirrored(model) as mirror:
         await change(model, "m1", entry("spam", TOKENS))
@@ -201,8 +186,8 @@ async def test_wait_until_applied_fails_for_a_change_that_never_arrives(
         await Mirror(model, 5.0).wait_until_applied(b"1-0")
 
 
-async def as_0_11_writes_changes(model: Model) -> None:
-    """Leave out of all changes which one is before them."""
+async def leave_out_predecessors(model: Model) -> None:
+    """Leave out of all changes which one is before them, as an eviction does."""
     changes: Any = await model.client.xrange(model.keys.changes)
     await model.client.delete(model.keys.changes)
     for change_id, fields in changes:
@@ -228,7 +213,7 @@ async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connecti
         await until(lambda: later_than_change(other, ids[-1]))
         ids.append(await change(other, "m3", entry("ham", TOKENS[6:])))
         if not names_predecessors:
-            await as_0_11_writes_changes(other)
+            await leave_out_predecessors(other)
 
         dumps = {key: await other_client.dump(key) or b"" for key in await other_client.keys()}
         async with model.client.pipeline(transaction=True) as pipe:
