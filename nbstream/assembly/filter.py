@@ -133,7 +133,7 @@ async def open_one_shot_filter(
     """
     engine = choose_engine(settings.engine)
     async with open_running_redis(settings) as clients:
-        model = make_model(settings, clients.client, clients.journal)
+        model = make_model(settings, clients.client)
         await model.open(sign=sign)
         layer = None
         if settings.autolearn:

@@ -89,7 +89,7 @@ class Daemon:
             async with (
                 self._service_manager.watched(lambda: service_status(self._server.is_loaded)),
                 self._reload_and_answer(),
-                open_redis(self._settings, self._metrics.store.primary_lost, is_daemon=True) as clients,
+                open_redis(self._settings, self._metrics.store.primary_lost) as clients,
             ):
                 try:
                     await self._server.run(clients, self._open_sockets, ready)

@@ -279,7 +279,7 @@ async def test_learning_insisting_and_unlearning_in_any_order_is_exact_in_redis_
     await client.flushall()
     clock = Clock()
     memory = MemoryModel()
-    redis_model = await Model(client, "test", 3600, clock=clock).open()
+    redis_model = await Model(client, "test", 3600).open()
     filters = [filter_over(model, clock) for model in (redis_model, memory)]
     for message, step in steps:
         clock.now += DAY

@@ -192,7 +192,7 @@ async def test_background_work_that_fails_is_said_while_mail_goes_on(client: Red
         raise RuntimeError("a fault")
 
     async with run_process(client, tmp_path) as process:
-        process.parts.background.start("restorer", fail)
+        process.parts.background.start("evictor", fail)
         check = HealthCheck(process.parts, lambda: False)
 
         async def is_failing() -> bool:
@@ -204,7 +204,7 @@ async def test_background_work_that_fails_is_said_while_mail_goes_on(client: Red
 
     assert found.is_ready
     assert [finding.what for finding in found.findings if is_of(finding, health.BACKGROUND_FAILED)] == [
-        health.BACKGROUND_FAILED(names="restorer").what
+        health.BACKGROUND_FAILED(names="evictor").what
     ]
 
 
