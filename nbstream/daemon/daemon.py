@@ -146,7 +146,11 @@ class Daemon:
 
     async def _read_settings(self) -> Future[Settings]:
         reading = self._reloader.start_reading()
-        await asyncio.wait([asyncio.wrap_future(reading)], timeout=READ_SECONDS)
+        waiting = asyncio.wrap_future(reading)
+        waiting.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # whoever has ``reading`` says it
+        await asyncio.wait([waiting], timeout=READ_SECONDS)
         return reading
 
     def _answer_soon(self, send: SendAnswer, work: Awaitable[ReloadResult]) -> None:
