@@ -188,18 +188,6 @@ REFUSED = [
     ("on: x", "on", "found an unknown key"),
     ("<<: {}", "'<<'", "found an unknown key"),
     ("1: x", "1", "found an unknown key"),
-    # keys that went
-    ("model: {event_models: {bernoulli: {}}}", "model.event_models", "there is one event model, the multinomial"),
-    ("model: {event_models: null}", "model.event_models", "there is one event model, the multinomial"),
-    ("model: {prior_messages: 1}", "model.prior_messages", "the prior adds one message to each class"),
-    ("model: {learning_weights: full}", "model.learning_weights", "a lesson always weighs more"),
-    ("listeners: {smtp: {hostname: x}}", "listeners.smtp.hostname", "hostname at the top of the file"),
-    ("listeners: {http: {max_connections: 9}}", "listeners.http.max_connections", "limits.max_connections"),
-    ("listeners: {lmtp: {socket_mode: '0600'}}", "listeners.lmtp.socket_mode", 'listen: "unix:/PATH mode=0660'),
-    ("listeners: {stream: {tries: 5}}", "listeners.stream.tries", "an entry that fails three times"),
-    ("limits: {max_tokens: 5}", "limits.max_tokens", "2,000 tokens of a message are scored and learned"),
-    ("relay: {max_connections: 5}", "relay.max_connections", "limits.max_connections bounds"),
-    ("autolearn: {lead: 5}", "autolearn.lead", "one class may be 20 messages ahead of the other"),
     # types
     ("redis:", "redis", "found null, must be a mapping with keys among url, sentinels, service,"),
     ("listeners: null", "listeners", "found null, must be a mapping with keys among smtp, http, metrics"),
