@@ -16,7 +16,6 @@ from pydantic import BeforeValidator, Field, PrivateAttr, Strict, ValidationInfo
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.correspondents.settings import CorrespondentsSettings
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
-from nbstream.engine.choice import EngineChoice
 from nbstream.listeners.dovecot.settings import DovecotListenerSettings
 from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
 from nbstream.listeners.milter import MilterListenerSettings
@@ -120,13 +119,6 @@ class Settings(Section):
     workers: Annotated[int | Literal["auto"], BeforeValidator(read_workers)] = 1
     """How many processes serve mail; ``auto`` starts one for each CPU. With more than 1 a supervisor replaces
     those that die. All limits of connections, bytes and entries hold for each worker.
-    """
-
-    engine: EngineChoice = "auto"
-    """What turns messages into tokens and scores them. ``native`` is compiled code, and ``python`` is slower; both
-    give the same results to the last bit. ``auto`` is ``native`` where the native library was built and fits this
-    version, else ``python``; ``nbstream status`` says which one runs. With ``native`` nothing starts where the
-    library does not fit.
     """
 
     redis: RedisSettings = RedisSettings()

@@ -47,7 +47,7 @@ class Daemon:
     def __init__(self, settings: Settings, service_manager: ServiceManager | None = None) -> None:
         self._settings = settings
         self._service_manager = service_manager or ServiceManager()
-        self._engine = choose_engine(settings.engine)
+        self._engine = choose_engine()
         self._metrics = DaemonMetrics.create(self._engine)
         self._server = Server(settings, self._engine, self._metrics)
         self._sockets: ListenerSockets | None = None

@@ -125,7 +125,7 @@ async def _serve(start: Mapping[str, Any], parent: _Parent) -> None:
     logs.set_up_logging(settings.log, {"worker": number})
     folder = Path(start["metrics"])
     multiprocess.join_folder(folder, str(number))
-    engine = choose_engine(settings.engine)
+    engine = choose_engine()
     metrics = DaemonMetrics.create(engine, folder)
     server = Server(settings, engine, metrics, worker=number)
     sockets = {

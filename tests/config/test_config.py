@@ -178,7 +178,7 @@ REFUSED = [
     (
         "verdcit: {}",
         "verdcit",
-        "found an unknown key, did you mean verdict? must be one of state_dir, workers, engine, redis,",
+        "found an unknown key, did you mean verdict? must be one of state_dir, workers, redis,",
     ),
     ("redis: {urll: x}", "redis.urll", "did you mean url? must be one of url, sentinels, service, cluster, user,"),
     ("listeners: {smtp: {port: 1}}", "listeners.smtp.port", "found an unknown key, must be one of listen,"),
