@@ -242,7 +242,6 @@ def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = 
         clients.client,
         clients.blocking_client,
         index=own_models.index_key(settings.model.name),
-        max_bytes=settings.own_models.cache_megabytes << 20,
         library=engine.native_library,
     )
 

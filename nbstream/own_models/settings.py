@@ -60,15 +60,6 @@ class OwnModelsSettings(Section):
     the second. It is read at the start and at each reload.
     """
 
-    wait_seconds: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.2
-    """How long mail waits for an own model that has to be loaded. After that the verdict is that of the common
-    model, and the header says ``own=unavailable``.
-    """
-
-    cache_megabytes: Annotated[int, Field(ge=1, le=1_000_000)] = 256
-    """How much memory the own models of one process take. Those that were not used for the longest time go first.
-    """
-
     expire_days: Annotated[int, Field(ge=1, le=36500)] | None = None
     """An own model that neither mail nor lessons have used for so many days is removed; ``null`` for never."""
 
