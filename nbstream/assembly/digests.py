@@ -38,7 +38,7 @@ def make_digests(
     page = settings.user_page
 
     def may_log_in(address: str) -> bool:
-        return page is not None and page.address_of(address) == address
+        return page is not None and page.address_of(address, None) == address
 
     folder, keys = settings.quarantine_folder, ModelKeys(settings.model.name)
     parts = DigestParts(

@@ -279,14 +279,6 @@ class Settings(Section):
             raise ValueError("must be empty with redis.cluster: own models need a server that has all keys")
         return value
 
-    @field_validator("user_page")
-    @classmethod
-    def _inherit_domain(cls, value: UserPageSettings | None, info: ValidationInfo) -> UserPageSettings | None:
-        own_models = info.data.get("own_models")
-        if value is None or value.domain is not None or own_models is None:
-            return value
-        return value.model_copy(update={"domain": own_models.domain})
-
     @field_validator("autolearn")
     @classmethod
     def _autolearn_beyond_thresholds(

@@ -52,7 +52,8 @@ class OwnModelsSettings(Section):
 
     domain: Annotated[str, BeforeValidator(read_host_name)] | None = None
     """The domain of users whose names have none, such as logins: ``anna`` is ``anna@`` this domain. With ``null``
-    what such a user teaches goes into the common model, unless ``alias_file`` has the name.
+    what such a user teaches goes into the common model, unless ``alias_file`` has the name, and he cannot log in
+    to the page of users.
     """
 
     alias_file: FilePath | None = None

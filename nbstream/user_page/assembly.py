@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
     """Return the page with all its views; ``parts`` are those of the page of administrators."""
     settings, model, client = parts.settings, parts.model, parts.clients.client
+    address_of = partial(section.address_of, domain=settings.own_models.domain)
 
     def runtime() -> Runtime:
         return parts.message_service.runtime
@@ -60,7 +62,7 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
         (own_filter,) = await runtime().filters_for([address])
         entry = await own_filter.parts.model.entry(message_id)
         # Others may teach the same model.
-        teachers = (entry.actor, section.address_of(user_of_actor(entry.actor))) if entry else ()
+        teachers = (entry.actor, address_of(user_of_actor(entry.actor))) if entry else ()
         return entry.label if entry and address in teachers else None
 
     async def explain(address: str, checked: CheckedMessage) -> OwnExplanation:
@@ -88,7 +90,7 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version, "nbstream.user_page", texts=TEXTS)
     bodies = BodyReader(replace(parts.limits, max_message_bytes=MAX_FORM_BYTES), parts.bytes_in_flight, "a form")
-    sessions = UserSessions(client, keys, section.address_of)
+    sessions = UserSessions(client, keys, address_of)
     metrics = UserPageMetrics(parts.registry)
     login = UserLogin(
         LoginParts(
@@ -96,7 +98,7 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
             LinkKeys(client, model.keys),
             sessions,
             AttemptCounts(client, keys),
-            section.address_of,
+            address_of,
             parts.section.allow_from,
             bodies,
             renderer,

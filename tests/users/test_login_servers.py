@@ -186,12 +186,12 @@ def page_settings(**values: object) -> UserPageSettings:
     ],
 )
 def test_the_address_of_a_user(user: str, address: str | None) -> None:
-    assert page_settings().address_of(user) == address
+    assert page_settings().address_of(user, None) == address
 
 
 def test_a_name_without_a_domain_has_that_of_the_settings() -> None:
-    assert page_settings(domain="Example.org").address_of("Ann") == "ann@example.org"
-    assert page_settings(domain="other.example").address_of("ann") is None
+    assert page_settings().address_of("Ann", "Example.org") == "ann@example.org"
+    assert page_settings().address_of("ann", "other.example") is None
 
 
 @pytest.mark.parametrize(

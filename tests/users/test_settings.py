@@ -56,16 +56,3 @@ def test_what_cannot_be_meant_is_refused(tmp_path: Path, value: str, text: str) 
 )
 def test_what_may_not_be_meant_is_said(tmp_path: Path, digest: str, rest: str, warning: str) -> None:
     assert [line for line in read(tmp_path, digest, rest).warnings if warning in line]
-
-
-def test_the_page_of_users_knows_the_domain_of_logins_from_own_models() -> None:
-    page = {"users": ["*@example.org"], "login": None}
-    own = {"own_models": {"domain": "example.org"}}
-
-    inherited = Settings.model_validate({**own, "user_page": page}).user_page
-    named = Settings.model_validate({**own, "user_page": {**page, "domain": "other.example"}}).user_page
-
-    assert inherited
-    assert inherited.address_of("Ann") == "ann@example.org"
-    assert named
-    assert named.domain == "other.example"
