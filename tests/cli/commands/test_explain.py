@@ -43,11 +43,11 @@ def model(taught: Taught) -> Taught:
     return taught
 
 
-def check(taught: Taught, raw: bytes, *, explained: bool = True) -> Check:
+def check(taught: Taught, raw: bytes) -> Check:
     """Check a letter as the daemon does, and have it remembered."""
 
     async def run(model: Model) -> Check:
-        memory = RecentMessages(model.client, model.keys, MemorySettings(explanations=explained), lambda _: None)
+        memory = RecentMessages(model.client, model.keys, MemorySettings(), lambda _: None)
         writing = asyncio.create_task(memory.run())
         answer = await make_filter(model.client, RememberingObserver(memory.remember)).check(Message.parse(raw))
         await memory.wait_until_written()
