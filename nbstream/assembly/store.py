@@ -160,7 +160,7 @@ def make_correspondent_store(settings: Settings, client: Redis) -> Correspondent
     section = settings.correspondents
     if section is None:
         return None
-    known = KnownTime(_DAY_SECONDS * section.answer_days, _DAY_SECONDS * section.sender_days, section.max_messages)
+    known = KnownTime(_DAY_SECONDS * section.answer_days, _DAY_SECONDS * section.sender_days)
     hasher = FactHasher(_key_in(correspondents_key_file(settings, section), "correspondents"))
     return CorrespondentStore(client, ModelKeys(settings.model.name).correspondents, hasher, known)
 
