@@ -32,8 +32,7 @@ def make_digests(
 ) -> Digests:
     """Return the digests of the quarantine of these settings, whose section ``digest`` is ``section``.
 
-    ``user_of`` returns the address of the user behind an address. Raises ``ConfigError`` where a template cannot
-    be used.
+    ``user_of`` returns the address of the user behind an address.
     """
     page = settings.user_page
 

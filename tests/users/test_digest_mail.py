@@ -11,14 +11,13 @@ from dataclasses import replace
 from email.message import EmailMessage
 from functools import cache
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.errors import ConfigError, InputError
+from nbstream.errors import InputError
 from nbstream.users.digest_mail import Digest, DigestRenderer
 from nbstream.users.held_mail import HeldMessage
 from nbstream.users.links import LinkPurpose, LinkSigner
@@ -171,19 +170,3 @@ def test_mail_programs_make_no_link_of_what_others_wrote() -> None:
 def test_an_address_that_no_field_can_have_is_refused(address: str) -> None:
     with pytest.raises(InputError):
         renderer().mail(replace(DIGEST, recipient=address), SIGNER, NOW)
-
-
-def test_an_administrator_replaces_the_templates_that_he_wants(tmp_path: Path) -> None:
-    (tmp_path / "subject.txt").write_text("Held:\n {{ total }} for {{ address | foreign }}\n")
-    mail = mail_of(DIGEST, template_dir=tmp_path)
-    assert mail["Subject"] == "Held: 4 for Ann@example.org"
-    assert without_tokens(body_of(mail, "plain")) == ENGLISH
-
-
-@pytest.mark.parametrize(
-    "source", ["{% if %}", "{{ unknown }}", "{{ messages.x.y }}", "{{ 1 / 0 }}", "{{ total + 'x' }}", "\udcff"]
-)
-def test_a_template_that_fails_is_said_at_the_start(tmp_path: Path, source: str) -> None:
-    (tmp_path / "digest.txt").write_text(source, errors="surrogateescape")
-    with pytest.raises(ConfigError, match=r"digest\.template_dir: digest\.txt: "):
-        renderer(template_dir=tmp_path)

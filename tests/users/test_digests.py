@@ -19,13 +19,13 @@ from nbstream.users import digests as module
 from nbstream.users.digest_state import DigestMarker, DigestState
 from nbstream.users.digests import MAX_LISTED, DigestOutcome, last_due
 from nbstream.users.links import LinkPurpose
-from nbstream.users.settings import DigestSettings
+from nbstream.users.settings import read_schedule
 from tests.conftest import RedisServer
-from tests.users.digest_site import ANN, BOB, SECTION, DigestSite, body_of, open_digests
+from tests.users.digest_site import ANN, BOB, DigestSite, body_of, open_digests
 
 SENT, REFUSED, DEFERRED = DigestOutcome.SENT, DigestOutcome.REFUSED, DigestOutcome.DEFERRED
 DAY = 86_400
-DUE = last_due(DigestSettings(**SECTION), 1_795_900_000.0)
+DUE = last_due(read_schedule("daily 07:00"), 1_795_900_000.0)
 """A time at which digests are due; the one before is a day earlier."""
 BEFORE = DUE - 3600
 

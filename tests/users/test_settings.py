@@ -29,14 +29,14 @@ def test_it_goes_to_whom_the_patterns_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("at: '24:00'", "must be a time in quotes"),
-        ("weekday: someday", "must be one of monday"),
+        ("schedule: 17:00", "must be daily HH:MM or a day"),
+        ("schedule: daily 24:00", "must be daily HH:MM or a day"),
+        ("schedule: someday 07:00", "must be daily HH:MM or a day"),
         ("language: fr", "en"),
         ("base_url: 'https://a.example/?x=1'", "must be an address such as"),
         ("base_url: 'https://a.example\\n.b'", "must be an address such as"),
         ("recipients: []", "recipients"),
         ("sender: 'Filter <filter@example.org>'", "must be a mail address"),
-        ("template_dir: /nowhere", "must be a folder"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(tmp_path: Path, value: str, text: str) -> None:
