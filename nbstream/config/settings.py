@@ -172,7 +172,7 @@ class Settings(Section):
 
     verdict: VerdictSettings = VerdictSettings()
     """The probabilities of spam from which a message gets each verdict; below ``unsure`` it is ham. 0 < unsure <=
-    spam < 1, and spam <= reject <= 1. The threshold for spam is ``spam`` or ``false_positive_cost``, or that of
+    spam < 1, and spam <= reject <= 1. The threshold for spam is ``spam``, or that of
     ``max_false_positive_rate`` while it is guaranteed.
     """
 
@@ -288,7 +288,7 @@ class Settings(Section):
         if value and memory and (value.kept_hours or 0) >= memory.hours:
             raise ValueError(f"must have kept_hours below memory.hours ({memory.hours})")
         if value and verdict:
-            return value.beyond(verdict.unsure, verdict.fixed_spam_threshold)
+            return value.beyond(verdict.unsure, verdict.spam)
         return value
 
     @field_validator("feedback")

@@ -2,7 +2,7 @@
 
 What a recipient rule inherits from the top of the file, and what no rule may contain.
 
-Rules: the keys of a rule replace those of the top, one by one; the three forms of the threshold for spam count as
+Rules: the keys of a rule replace those of the top, one by one; the two forms of the threshold for spam count as
 one key. Then the rule is checked like the top itself, with all that it has inherited.
 """
 
@@ -21,7 +21,6 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -58,7 +57,7 @@ MAX_FALSE_POSITIVE_RATE = 0.5
 MAX_BUDGETS = 20
 """The largest number of different budgets: each takes up to a millisecond after a lesson."""
 
-_ALTERNATIVE_KEYS = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
+_ALTERNATIVE_KEYS = ({"spam", "max_false_positive_rate"},)
 
 RuleProblem = tuple["KeyPath", str, object]
 """A key below the one that is checked, the text of the problem, and the value that is there."""
@@ -92,16 +91,6 @@ def inherit_settings(rules: object, top: Mapping[str, BaseModel | None]) -> obje
     return [_inherit_into_rule(rule, top) if isinstance(rule, dict) else rule for rule in rules]
 
 
-MAX_FALSE_POSITIVE_COST = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class FalsePositiveCost:
-    """A threshold as a cost ratio: how many passed spam messages are as bad as one lost ham."""
-
-    false_positive_cost: float
-
-
 @dataclass(frozen=True, slots=True)
 class FalsePositiveRate:
     """A threshold as a budget: the largest share of ham that may be called spam."""
@@ -110,7 +99,7 @@ class FalsePositiveRate:
 
 
 _ALLOWED_REJECT = (
-    "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
+    "must be null, a number above 0 and at most 1, "
     f"or {{max_false_positive_rate: R}} with R from {MIN_FALSE_POSITIVE_RATE:.5f} to {MAX_FALSE_POSITIVE_RATE}"
 )
 
@@ -119,14 +108,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
-    """Read a P(spam), ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, R from 0.00006 to 0.5."""
-    if isinstance(value, FalsePositiveCost | FalsePositiveRate):
+def read_reject_threshold(value: object) -> float | FalsePositiveRate:
+    """Read a P(spam), or ``{max_false_positive_rate: R}`` with R from 0.00006 to 0.5."""
+    if isinstance(value, FalsePositiveRate):
         return value
     if isinstance(value, dict) and len(value) == 1:
         name, number = next(iter(value.items()))
-        if name == "false_positive_cost" and _is_number(number) and 0 < number <= MAX_FALSE_POSITIVE_COST:
-            return FalsePositiveCost(float(number))
         if (
             name == "max_false_positive_rate"
             and _is_number(number)
@@ -141,8 +128,7 @@ def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePos
 class VerdictSettings(Section):
     """The P(spam) from which a message gets each verdict.
 
-    Exactly one of ``spam`` and ``false_positive_cost`` is a number; ``spam`` has its default only where the other
-    is not given. With ``max_false_positive_rate`` it is the threshold while that rate is not guaranteed.
+    With ``max_false_positive_rate``, ``spam`` is the threshold while that rate is not guaranteed.
     """
 
     unsure: Probability = 0.5
@@ -150,16 +136,10 @@ class VerdictSettings(Section):
     a correction.
     """
 
-    spam: Probability | None = SPAM_THRESHOLD
+    spam: Probability = SPAM_THRESHOLD
     """From this P(spam) on a message is spam: a fixed threshold. A higher value calls less ham spam and misses
-    more spam. It must be at least ``unsure``.
-    """
-
-    false_positive_cost: Annotated[float, Field(gt=0, le=MAX_FALSE_POSITIVE_COST, allow_inf_nan=False)] | None = (
-        None
-    )
-    """Replaces ``spam``: how many missed spam messages one lost ham message is worth. With a cost of C the
-    threshold is C / (1 + C); with 199 it is 0.995.
+    more spam. It must be at least ``unsure``. Where one lost ham is as bad as C missed spam, C / (1 + C) has the
+    least cost: 0.995 for 199.
     """
 
     max_false_positive_rate: (
@@ -167,26 +147,14 @@ class VerdictSettings(Section):
     ) = None
     """A budget: 0.001 allows one ham message in a thousand to be called spam. The threshold is the lowest
     that keeps the budget, computed from labelled ham: 2,995 messages for 0.001, 299 for 0.01. While there is less,
-    and where people label errors alone, nothing is guaranteed: ``spam`` or ``false_positive_cost`` is the
-    threshold then.
+    and where people label errors alone, nothing is guaranteed: ``spam`` is the threshold then.
     """
 
-    reject: (
-        Annotated[float | FalsePositiveCost | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None
-    ) = None
+    reject: Annotated[float | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None = None
     """From this P(spam) on, at least ``spam``, a message is refused instead of delivered (see ``actions.reject``);
-    ``null`` never refuses. It also takes ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, which
+    ``null`` never refuses. It also takes ``{max_false_positive_rate: R}``, which
     refuses nothing while the budget is not guaranteed. Do not set it behind Postfix's ``content_filter``.
     """
-
-    @property
-    def fixed_spam_threshold(self) -> float:
-        """The threshold for spam as a P(spam), where no budget is guaranteed."""
-        cost = self.false_positive_cost
-        if cost is not None:
-            return cost / (1 + cost)
-        assert self.spam is not None  # one of the two is a number
-        return self.spam
 
     @property
     def budget_rates(self) -> dict[str, float]:
@@ -195,46 +163,23 @@ class VerdictSettings(Section):
         rates = {"max_false_positive_rate": self.max_false_positive_rate, "reject": reject}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _no_default_beside_cost(cls, data: object) -> object:
-        if isinstance(data, dict) and "spam" not in data and data.get("false_positive_cost") is not None:
-            return {"spam": None, **data}
-        return data
-
     @field_validator("spam")
     @classmethod
-    def _spam_from_unsure(cls, value: float | None, info: ValidationInfo) -> float | None:
+    def _spam_from_unsure(cls, value: float, info: ValidationInfo) -> float:
         unsure = info.data.get("unsure", 0.0)
-        if value is not None and value < unsure:
+        if value < unsure:
             raise ValueError(f"must be at least verdict.unsure ({unsure})")
-        return value
-
-    @field_validator("false_positive_cost")
-    @classmethod
-    def _cost_alone(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is not None and info.data.get("spam") is not None:
-            raise ValueError("must be null where verdict.spam is a number: they are two forms of one threshold")
-        if value is None and info.data.get("spam", SPAM_THRESHOLD) is None:
-            raise ValueError("must be a number where verdict.spam is null")
-        unsure = info.data.get("unsure", 0.0)
-        if value is not None and value / (1 + value) < unsure:
-            raise ValueError(f"must be at least {unsure / (1 - unsure):g}, which is verdict.unsure ({unsure})")
         return value
 
     @field_validator("reject")
     @classmethod
     def _reject_from_spam(
-        cls, value: float | FalsePositiveCost | FalsePositiveRate | None, info: ValidationInfo
-    ) -> float | FalsePositiveCost | FalsePositiveRate | None:
-        cost, rate = info.data.get("false_positive_cost"), info.data.get("max_false_positive_rate")
-        spam = cost / (1 + cost) if cost is not None else info.data.get("spam") or 0.0
+        cls, value: float | FalsePositiveRate | None, info: ValidationInfo
+    ) -> float | FalsePositiveRate | None:
+        spam, rate = info.data.get("spam", 0.0), info.data.get("max_false_positive_rate")
         if isinstance(value, FalsePositiveRate) and rate is not None and value.max_false_positive_rate > rate:
             raise ValueError(f"must be null or no more than verdict.max_false_positive_rate ({rate})")
-        reject = value
-        if isinstance(value, FalsePositiveCost):
-            reject = value.false_positive_cost / (1 + value.false_positive_cost)
-        if isinstance(reject, float) and reject < spam:
+        if isinstance(value, float) and value < spam:
             raise ValueError(f"must be null or at least verdict.spam ({spam})")
         return value
 

@@ -92,7 +92,7 @@ def test_settings_are_frozen_and_keep_their_source(write: Write) -> None:
 
 @pytest.mark.parametrize(
     ("form", "fixed"),
-    [("", 0.99), (", spam: 0.95", 0.95), (", false_positive_cost: 9", 0.9), (", spam: 0.5", 0.5)],
+    [("", 0.99), (", spam: 0.95", 0.95), (", spam: 0.5", 0.5)],
 )
 def test_a_budget_has_a_fixed_threshold_for_the_time_without_a_guarantee(
     write: Write, form: str, fixed: float
@@ -221,12 +221,6 @@ REFUSED = [
         "verdict.max_false_positive_rate",
         "found 1e-05, must be at least 6e-05",
     ),
-    (
-        "verdict: {spam: 0.9, false_positive_cost: 19}",
-        "verdict.false_positive_cost",
-        "must be null where verdict.spam",
-    ),
-    ("verdict: {spam: null}", "verdict.false_positive_cost", "must be a number where verdict.spam is null"),
     (
         "verdict: {reject: {max_false_positive_rate: 0.00001}}",
         "verdict.reject",
