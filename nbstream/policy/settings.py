@@ -535,22 +535,6 @@ class HeaderFieldSettings(Section):
         return self.name, value[: _MAX_LINE_CHARACTERS - len(self.name) - 2]
 
 
-class RemovedFieldsSettings(Section):
-    """The fields of other filters that are removed from a message by its verdict."""
-
-    ham: FieldNames = ()
-    """The names of the fields that are removed from ham."""
-
-    unsure: FieldNames = ()
-    """The names of the fields that are removed from a message whose verdict is unsure."""
-
-    spam: FieldNames = ()
-    """The names of the fields that are removed from spam."""
-
-    reject: FieldNames = ()
-    """The names of the fields that are removed from a message whose verdict is reject."""
-
-
 _FLAG, _STATUS, _LEVEL = SPAMASSASSIN_FIELDS
 # Without validation, which would build the validator of the class whenever a command starts.
 _DEFAULT_FIELDS = tuple(
@@ -603,8 +587,8 @@ class HeadersSettings(Section):
     leaves those of another filter alone.
     """
 
-    remove: RemovedFieldsSettings = RemovedFieldsSettings()
-    """The fields of other filters that are removed, by the verdict on the message."""
+    remove: FieldNames = ()
+    """The names of the fields of other filters that are removed from each message with a verdict."""
 
     @field_validator("own_field")
     @classmethod
@@ -636,26 +620,16 @@ class HeadersSettings(Section):
 
     @field_validator("remove")
     @classmethod
-    def _removed_fields_are_of_others(
-        cls, value: RemovedFieldsSettings, info: ValidationInfo
-    ) -> RemovedFieldsSettings:
+    def _removed_fields_are_of_others(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         own_names = {field.name.lower() for field in info.data.get("fields", ())}
         own_names.add(str(info.data.get("own_field", OWN_FIELD)).lower())
         text = "must be the field of another filter: nbstream writes it, and removes it wherever it comes in"
         problems: list[RuleProblem] = [
-            ((verdict, position), text, name)
-            for verdict, names in value
-            for position, name in enumerate(names)
-            if name.lower() in own_names
+            ((position,), text, name) for position, name in enumerate(value) if name.lower() in own_names
         ]
         if problems:
             raise located_error(problems)
         return value
-
-    @property
-    def removals(self) -> dict[Verdict, tuple[str, ...]]:
-        """The names of the fields that are removed, by verdict."""
-        return {Verdict(verdict): names for verdict, names in self.remove if names}
 
     @property
     def warnings(self) -> list[str]:
