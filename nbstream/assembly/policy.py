@@ -83,9 +83,7 @@ def make_message_reader(settings: Settings) -> MessageReader:
     """Return what makes messages of bytes, the same for every way in."""
     listeners = settings.listeners
     marks_mail = any((listeners.smtp, listeners.lmtp, listeners.milter))
-    return MessageReader(
-        mime.MessageLimits(settings.limits.look_bytes), make_header_policy(settings).marks, marks_mail
-    )
+    return MessageReader(mime.MessageLimits(), make_header_policy(settings).marks, marks_mail)
 
 
 def make_own_model_names(settings: Settings) -> OwnModelNames:

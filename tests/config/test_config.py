@@ -170,10 +170,14 @@ REFUSED = [
     ("? [a]\n: 1", "", "found a list or mapping as a key, must be text"),
     ("state_dir: !python/name:os.system x", "state_dir", "found a tag, must be a plain value"),
     ("limits: !!set {}", "limits", "found a tag, must be a plain value"),
-    ("limits: {look_bytes: 0x_}", "limits.look_bytes", "found a malformed value"),
+    ("limits: {max_message_bytes: 0x_}", "limits.max_message_bytes", "found a malformed value"),
     ("drain_seconds: !!bool maybe", "drain_seconds", "found a malformed value"),
     ("drain_seconds: !!int", "drain_seconds", "found a malformed value"),
-    (f"limits: {{look_bytes: 0x{'f' * 5000}}}", "limits.look_bytes", "found a number of more than 18 digits"),
+    (
+        f"limits: {{max_message_bytes: 0x{'f' * 5000}}}",
+        "limits.max_message_bytes",
+        "found a number of more than 18 digits",
+    ),
     # unknown keys
     (
         "verdcit: {}",
@@ -197,11 +201,11 @@ REFUSED = [
         "found true or false, must be a mapping with keys among listen,",
     ),
     ("limits: [1]", "limits", "found a list, must be a mapping"),
-    ("limits: {look_bytes: '5'}", "limits.look_bytes", "found '5', must be a whole number"),
-    ("limits: {look_bytes: true}", "limits.look_bytes", "found true, must be a whole number"),
-    ("limits: {look_bytes: 1.0}", "limits.look_bytes", "found 1.0, must be a whole number"),
-    ("limits: {look_bytes: null}", "limits.look_bytes", "found null, must be a whole number"),
-    ("limits: {look_bytes: {}}", "limits.look_bytes", "found a mapping, must be a whole number"),
+    ("limits: {max_message_bytes: '5'}", "limits.max_message_bytes", "found '5', must be a whole number"),
+    ("limits: {max_message_bytes: true}", "limits.max_message_bytes", "found true, must be a whole number"),
+    ("limits: {max_message_bytes: 1.0}", "limits.max_message_bytes", "found 1.0, must be a whole number"),
+    ("limits: {max_message_bytes: null}", "limits.max_message_bytes", "found null, must be a whole number"),
+    ("limits: {max_message_bytes: {}}", "limits.max_message_bytes", "found a mapping, must be a whole number"),
     ("drain_seconds: 1e-3", "drain_seconds", "found '1e-3', must be a number such as 5 or 0.5"),
     ("drain_seconds: .nan", "drain_seconds", "found nan, must be a finite number"),
     ("drain_seconds: true", "drain_seconds", "found true, must be a number"),
@@ -214,7 +218,7 @@ REFUSED = [
     ("state_dir: ''", "state_dir", "found '', must be a path"),
     ("state_dir: ~nobody-by-this-name/x", "state_dir", "must be a path without ~"),
     # ranges
-    ("limits: {look_bytes: 0}", "limits.look_bytes", "found 0, must be at least 1"),
+    ("limits: {max_message_bytes: 0}", "limits.max_message_bytes", "found 0, must be at least 1"),
     ("limits: {max_connections: 1000001}", "limits.max_connections", "found 1000001, must be at most 1000000"),
     (
         "verdict: {max_false_positive_rate: 0.00001}",
@@ -332,11 +336,6 @@ REFUSED = [
         "must differ from feedback.spam_address",
     ),
     (
-        "limits: {max_message_bytes: 300000000}",
-        "limits.max_bytes_in_flight",
-        "found 268435456 (the default), must be at least limits.max_message_bytes (300000000)",
-    ),
-    (
         "listeners: {http: {listen: 0.0.0.0:80}}",
         "listeners.http.listen",
         "found '0.0.0.0:80', must be a loopback address, or listeners.http.password_file must be set",
@@ -394,11 +393,11 @@ def test_the_loader_without_c_refuses_the_same(write: Write, monkeypatch: pytest
 
 
 def test_all_problems_come_at_once_with_their_lines_from_top_to_end(write: Write) -> None:
-    file = write("verdict:\n  unsure: 0.5\n  spam: 0.3\n\nredsi: {}\nlimits:\n  look_bytes: many\n")
+    file = write("verdict:\n  unsure: 0.5\n  spam: 0.3\n\nredsi: {}\nlimits:\n  max_message_bytes: many\n")
     lines = refusal_of(file).splitlines()
     assert lines[0] == f"{file}:3: verdict.spam: found 0.3, must be at least verdict.unsure (0.5)"
     assert lines[1].startswith(f"{file}:5: redsi: found an unknown key, did you mean redis?")
-    assert lines[2].startswith(f"{file}:7: limits.look_bytes: found 'many', must be a whole number")
+    assert lines[2].startswith(f"{file}:7: limits.max_message_bytes: found 'many', must be a whole number")
     assert len(lines) == 3
 
 
