@@ -43,6 +43,7 @@ from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
 from nbstream.users.page_settings import UserPageSettings
 from nbstream.users.settings import DigestSettings
 
+_KEPT_SHARE = 2 / 3  # of memory.hours: people have days to move a message, and it is still remembered then
 _LEARNED_BYTES = 16 << 20  # of the spool: two segments of what was learned and is not removed yet
 
 
@@ -284,9 +285,7 @@ class Settings(Section):
     def _autolearn_beyond_thresholds(
         cls, value: AutolearnSettings | None, info: ValidationInfo
     ) -> AutolearnSettings | None:
-        verdict, memory = info.data.get("verdict"), info.data.get("memory")
-        if value and memory and (value.kept_hours or 0) >= memory.hours:
-            raise ValueError(f"must have kept_hours below memory.hours ({memory.hours})")
+        verdict = info.data.get("verdict")
         if value and verdict:
             return value.beyond(verdict.unsure, verdict.spam)
         return value
@@ -395,12 +394,9 @@ class Settings(Section):
         Mail that waits in the quarantine, or went to another address, was not left where it is by people: none is
         kept where unsure mail of any recipient does.
         """
-        autolearn, hours = self.autolearn, self.memory.hours
         all_actions = (self.actions, *(rule.actions for rule in self.recipients))
         is_left = all(actions.unsure.kind is ActionKind.PASS for actions in all_actions)
-        if not autolearn or autolearn.kept_hours == 0 or not is_left:
-            return None
-        return 3600.0 * (autolearn.kept_hours or 2 * hours / 3)
+        return _KEPT_SHARE * 3600.0 * self.memory.hours if self.autolearn and is_left else None
 
     @property
     def maildir_folder(self) -> Path | None:

@@ -668,12 +668,6 @@ class AutolearnSettings(Section):
     not written, it is the default or ``verdict.spam``, whichever is higher.
     """
 
-    kept_hours: Annotated[int, Field(ge=0, le=8760)] | None = None
-    """While people have taught fewer ham than ``model.min_learned.ham``: after how many hours a message without a
-    label, which was not called spam, counts as ham. It must be below ``memory.hours``. ``null`` is two thirds of
-    ``memory.hours``; with 0 there is no such mail.
-    """
-
     def beyond(self, unsure: float, spam: float) -> Self:
         """Return the settings for these thresholds: a limit that was not written follows them.
 

@@ -265,7 +265,6 @@ REFUSED = [
     ("redis: {timeout_seconds: 0}", "redis.timeout_seconds", "found 0, must be greater than 0"),
     ("drain_seconds: -1", "drain_seconds", "found -1, must be at least 0"),
     ("autolearn: {spam: 1}", "autolearn.spam", "found 1, must be less than 1.0"),
-    ("autolearn: {kept_hours: 72}", "autolearn", "must have kept_hours below memory.hours (72)"),
     ("autolearn: {ham: 0.5}", "autolearn", "must have a ham below verdict.unsure (0.5)"),
     ("autolearn: {spam: 0.9}", "autolearn", "must have a spam of at least verdict.spam (0.99)"),
     (
