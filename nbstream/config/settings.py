@@ -296,9 +296,9 @@ class Settings(Section):
         model = info.data.get("model")
         text = "must be one of model.classes, and neither ham nor spam"
         problems: list[inheritance.RuleProblem] = [
-            (("kinds", position, "kind"), text, entry.kind)
-            for position, entry in enumerate(value.kinds)
-            if model and (entry.kind == "ham" or entry.kind not in model.kinds)
+            (("kinds", kind), text, kind)
+            for kind in value.kinds
+            if model and (kind == "ham" or kind not in model.kinds)
         ]
         if problems:
             raise located_error(problems)

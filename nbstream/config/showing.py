@@ -83,6 +83,8 @@ def _default_text(value: object) -> str:
         return _given_text(asdict(value))
     if isinstance(value, SecretStr):
         return _given_text(url_with_hidden_password(value))
+    if isinstance(value, dict):
+        return _given_text(value)
     if isinstance(value, tuple):
         items = [
             item.model_dump(mode="json", exclude_defaults=True) if isinstance(item, Section) else str(item)

@@ -311,16 +311,6 @@ class ListsSettings(Section):
         return value
 
 
-class KindAddressSettings(Section):
-    """The address that takes corrections of one kind."""
-
-    kind: Annotated[str, Field(min_length=1, max_length=31)]
-    """A kind in ``model.classes``."""
-
-    address: MailAddress
-    """Mail to this address is learned as this kind and never delivered."""
-
-
 class FeedbackSettings(Section):
     """The addresses that take corrections by mail, and the networks they are taken from."""
 
@@ -330,9 +320,9 @@ class FeedbackSettings(Section):
     ham_address: MailAddress = "ham@nbstream.invalid"
     """Mail to this address is learned as ham and never delivered. It must differ from ``spam_address``."""
 
-    kinds: Annotated[tuple[KindAddressSettings, ...], Strict(False)] = ()
-    """An address for each of some kinds in ``model.classes``, as ``{kind: KIND, address: ADDRESS}``: mail to it is
-    learned as this kind and never delivered. All addresses must differ.
+    kinds: dict[str, MailAddress] = Field(default={}, max_length=7)
+    """An address for each of some kinds in ``model.classes``, as ``{KIND: ADDRESS}``: mail to it is learned as
+    this kind and never delivered. All addresses must differ.
     """
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
@@ -354,15 +344,11 @@ class FeedbackSettings(Section):
 
     @field_validator("kinds")
     @classmethod
-    def _different_addresses(
-        cls, value: tuple[KindAddressSettings, ...], info: ValidationInfo
-    ) -> tuple[KindAddressSettings, ...]:
+    def _different_addresses(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         taken = [info.data.get(name, name) for name in ("spam_address", "ham_address")]
-        addresses = [*taken, *(entry.address for entry in value)]
+        addresses = [*taken, *value.values()]
         if len({address.lower() for address in addresses}) < len(addresses):
             raise ValueError("must have different addresses (upper and lower case are the same)")
-        if len({entry.kind for entry in value}) < len(value):
-            raise ValueError("must have one address for a kind")
         return value
 
     @property
@@ -371,7 +357,7 @@ class FeedbackSettings(Section):
         return {
             "spam": self.spam_address,
             "ham": self.ham_address,
-            **{entry.kind: entry.address for entry in self.kinds},
+            **self.kinds,
         }
 
     @property
