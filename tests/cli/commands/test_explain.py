@@ -155,7 +155,7 @@ def test_an_unknown_id_is_66_and_the_others_are_explained(model: Taught, tmp_pat
     )
 
 
-def test_what_another_version_remembered_is_78(model: Taught) -> None:
+def test_what_another_program_remembered_is_78(model: Taught) -> None:
     then = check(model, LETTER)
 
     async def spoil(model: Model) -> None:
@@ -165,7 +165,7 @@ def test_what_another_version_remembered_is_78(model: Taught) -> None:
     model.model(spoil)
 
     _, err = model("explain", then.id, code=78)
-    assert err == "nbstream: an explanation cannot be read: another version of nbstream wrote it\n"
+    assert err == "nbstream: an explanation cannot be read: another program wrote it\n"
 
 
 NASTY = (
