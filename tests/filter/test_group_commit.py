@@ -25,7 +25,7 @@ from tests.store.mirror.mirrors import running
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
 
-LETTERS = [(label, Message.parse(raw)) for label, raw in letters(150)]
+LETTERS = [(label, Message.parse(raw)) for label, raw in letters(100)]
 
 Result = Lesson | BaseException
 

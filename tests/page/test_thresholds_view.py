@@ -116,7 +116,7 @@ async def test_before_the_counts_are_loaded_nothing_is_said_of_them(client: Redi
 def test_many_messages_do_not_keep_the_event_loop() -> None:
     scores = random_scores(50_000, 50_000)  # as many as are kept
     times = []
-    for _ in range(5):
+    for _ in range(3):
         start = time.process_time()
         tuning = compare_thresholds(scores, BUDGET, [("other", FIXED)])
         draw_histogram(score_classes(tuning.sample), tuning.present.thresholds)
