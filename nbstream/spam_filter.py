@@ -430,7 +430,7 @@ def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Part
     from nbstream.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
     from nbstream.engine.choice import choose_engine  # noqa: PLC0415 - see above
 
-    spam_filter = make_filter(settings, model, counts, engine=choose_engine(settings.engine))
+    spam_filter = make_filter(settings, model, counts, engine=choose_engine())
     return _Parts(spam_filter, make_message_reader(settings), counts)
 
 
@@ -454,7 +454,7 @@ async def _open_memory(settings: ProgramSettings) -> AsyncIterator[_Parts]:
     from nbstream.store.model.memory_model import MemoryModel  # noqa: PLC0415 - see above
 
     checked = _settings(settings)
-    model = MemoryModel(counts=make_counts(choose_engine(checked.engine).native_library))
+    model = MemoryModel(counts=make_counts(choose_engine().native_library))
     yield _parts(checked, model, model)
 
 

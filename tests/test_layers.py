@@ -55,7 +55,6 @@ INNER_LAYERS = {
         {"connection", "journal"},
         {"model"},
         {"mirror", "recent", "transfer", "undo"},
-        {"recovery"},
         {"erasure", "logins", "metrics", "sender_lists", "stream_queue", "user_labels"},
     ],
     "listeners": [PROTOCOLS, GUESTS_OF_HTTP],

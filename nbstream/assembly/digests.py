@@ -32,13 +32,12 @@ def make_digests(
 ) -> Digests:
     """Return the digests of the quarantine of these settings, whose section ``digest`` is ``section``.
 
-    ``user_of`` returns the address of the user behind an address. Raises ``ConfigError`` where a template cannot
-    be used.
+    ``user_of`` returns the address of the user behind an address.
     """
     page = settings.user_page
 
     def may_log_in(address: str) -> bool:
-        return page is not None and page.address_of(address) == address
+        return page is not None and page.address_of(address, None) == address
 
     folder, keys = settings.quarantine_folder, ModelKeys(settings.model.name)
     parts = DigestParts(

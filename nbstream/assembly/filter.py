@@ -131,9 +131,9 @@ async def open_one_shot_filter(
 
     Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
     """
-    engine = choose_engine(settings.engine)
+    engine = choose_engine()
     async with open_running_redis(settings) as clients:
-        model = make_model(settings, clients.client, clients.journal)
+        model = make_model(settings, clients.client)
         await model.open(sign=sign)
         layer = None
         if settings.autolearn:

@@ -13,8 +13,8 @@ from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.sender_lists import EvidenceReader, ListEntry, ListKind, OwnerList, SenderLists
 from nbstream.policy.sender_patterns import SenderPattern
-from nbstream.policy.settings import FalsePositiveCost, FalsePositiveRate
-from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy, threshold_of_cost_ratio
+from nbstream.policy.settings import FalsePositiveRate
+from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,17 +30,14 @@ def make_policy(settings: Settings) -> ThresholdPolicy:
 
 
 def _make_policy(verdict: VerdictSettings) -> ThresholdPolicy:
-    fixed, rate = verdict.fixed_spam_threshold, verdict.max_false_positive_rate
+    fixed, rate = verdict.spam, verdict.max_false_positive_rate
     spam = fixed if rate is None else FalsePositiveBudget(rate, fixed)
     return ThresholdPolicy(verdict.unsure, spam, _reject_threshold(verdict.reject))
 
 
-def _reject_threshold(threshold: float | FalsePositiveCost | FalsePositiveRate | None) -> Threshold | None:
-    match threshold:
-        case FalsePositiveCost(ratio):
-            return threshold_of_cost_ratio(ratio)
-        case FalsePositiveRate(rate):
-            return FalsePositiveBudget(rate)  # nothing is refused without a guarantee
+def _reject_threshold(threshold: float | FalsePositiveRate | None) -> Threshold | None:
+    if isinstance(threshold, FalsePositiveRate):
+        return FalsePositiveBudget(threshold.max_false_positive_rate)  # nothing is refused without a guarantee
     return threshold
 
 
@@ -86,9 +83,7 @@ def make_message_reader(settings: Settings) -> MessageReader:
     """Return what makes messages of bytes, the same for every way in."""
     listeners = settings.listeners
     marks_mail = any((listeners.smtp, listeners.lmtp, listeners.milter))
-    return MessageReader(
-        mime.MessageLimits(settings.limits.look_bytes), make_header_policy(settings).marks, marks_mail
-    )
+    return MessageReader(mime.MessageLimits(), make_header_policy(settings).marks, marks_mail)
 
 
 def make_own_model_names(settings: Settings) -> OwnModelNames:

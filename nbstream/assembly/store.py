@@ -22,7 +22,6 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.lesson_journal import COMMANDS_FOLDER, FOLDER, LessonJournal
 from nbstream.store.model.model import Model, temporary_model, temporary_name
 from nbstream.store.private_key import read_or_make_key
 from nbstream.store.recent.checked_messages import RecentMessages
@@ -55,16 +54,14 @@ _OWN_PREQUENTIAL_SCORES = 1000  # of each class: budgets are those of the common
 
 @dataclass(frozen=True, slots=True)
 class RedisClients:
-    """A client to work with, one that waits for the change stream, and what belongs to the kind of server.
+    """A client to work with, one that waits for the change stream, and ``embedded`` where that is the server.
 
-    Both clients lead to the same server. ``embedded`` is the embedded server. An external one may lose what it has
-    acknowledged when it fails over; ``journal`` has what it has acknowledged to this process.
+    Both clients lead to the same server.
     """
 
     client: Redis
     blocking_client: Redis
     embedded: EmbeddedRedis | None = None
-    journal: LessonJournal | None = None
 
     @property
     def primary(self) -> connection.Primary:
@@ -74,31 +71,26 @@ class RedisClients:
 
 @asynccontextmanager
 async def open_redis(
-    settings: Settings, report_loss: Callable[[str], object] = lambda _: None, *, is_daemon: bool = False
+    settings: Settings, report_loss: Callable[[str], object] = lambda _: None
 ) -> AsyncIterator[RedisClients]:
     """Open two clients and join the users of the embedded server; all of that is given back at the end.
 
     ``report_loss`` is called with the reason each time that all connections are dropped, because another server
-    answers or the server is not the primary any more. ``is_daemon`` says that this process is one of the daemon,
-    and no command. No server is contacted or started here. Raises ``ConfigError`` for a state folder that cannot
-    be used.
+    answers or the server is not the primary any more. No server is contacted or started here. Raises
+    ``ConfigError`` for a state folder that cannot be used.
     """
     async with AsyncExitStack() as stack:
-        embedded, journal, options = None, None, connection_options(settings)
+        embedded, options = None, connection_options(settings)
         if settings.redis.is_embedded:
             embedded = EmbeddedRedis(settings.state_dir)
             stack.push_async_callback(embedded.release)
             options = replace(options, server=f"unix://{quote(await embedded.join())}")
-        else:
-            folder = settings.state_dir / FOLDER
-            journal = LessonJournal(folder if is_daemon else folder / COMMANDS_FOLDER)
-            stack.push_async_callback(journal.close)
         primary = connection.open_primary(options, report_loss)
         client = connection.open_client(options, primary=primary)
         blocking_client = connection.open_client(options, retries=0, primary=primary)
         stack.push_async_callback(client.aclose)
         stack.push_async_callback(blocking_client.aclose)
-        yield RedisClients(client, blocking_client, embedded, journal)
+        yield RedisClients(client, blocking_client, embedded)
 
 
 def connection_options(settings: Settings) -> connection.ConnectionOptions:
@@ -168,7 +160,7 @@ def make_correspondent_store(settings: Settings, client: Redis) -> Correspondent
     section = settings.correspondents
     if section is None:
         return None
-    known = KnownTime(_DAY_SECONDS * section.answer_days, _DAY_SECONDS * section.sender_days, section.max_messages)
+    known = KnownTime(_DAY_SECONDS * section.answer_days, _DAY_SECONDS * section.sender_days)
     hasher = FactHasher(_key_in(correspondents_key_file(settings, section), "correspondents"))
     return CorrespondentStore(client, ModelKeys(settings.model.name).correspondents, hasher, known)
 
@@ -209,13 +201,12 @@ def key_fingerprint(settings: Settings) -> str:
     return hasher.fingerprint if hasher else ""
 
 
-def make_model(settings: Settings, client: Redis, journal: LessonJournal | None = None) -> Model:
-    """Return the model that the settings name; ``journal`` records the lessons that Redis acknowledges."""
+def make_model(settings: Settings, client: Redis) -> Model:
+    """Return the model that the settings name."""
     return Model(
         client,
         settings.model.name,
         settings.model.ledger_days * _DAY_SECONDS,
-        journal=journal,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),
         key_fingerprint=key_fingerprint(settings),
     )
@@ -251,7 +242,6 @@ def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = 
         clients.client,
         clients.blocking_client,
         index=own_models.index_key(settings.model.name),
-        max_bytes=settings.own_models.cache_megabytes << 20,
         library=engine.native_library,
     )
 

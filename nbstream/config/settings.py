@@ -16,7 +16,6 @@ from pydantic import BeforeValidator, Field, PrivateAttr, Strict, ValidationInfo
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.correspondents.settings import CorrespondentsSettings
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
-from nbstream.engine.choice import EngineChoice
 from nbstream.listeners.dovecot.settings import DovecotListenerSettings
 from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
 from nbstream.listeners.milter import MilterListenerSettings
@@ -44,6 +43,7 @@ from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
 from nbstream.users.page_settings import UserPageSettings
 from nbstream.users.settings import DigestSettings
 
+_KEPT_SHARE = 2 / 3  # of memory.hours: people have days to move a message, and it is still remembered then
 _LEARNED_BYTES = 16 << 20  # of the spool: two segments of what was learned and is not removed yet
 
 
@@ -122,13 +122,6 @@ class Settings(Section):
     those that die. All limits of connections, bytes and entries hold for each worker.
     """
 
-    engine: EngineChoice = "auto"
-    """What turns messages into tokens and scores them. ``native`` is compiled code, and ``python`` is slower; both
-    give the same results to the last bit. ``auto`` is ``native`` where the native library was built and fits this
-    version, else ``python``; ``nbstream status`` says which one runs. With ``native`` nothing starts where the
-    library does not fit.
-    """
-
     redis: RedisSettings = RedisSettings()
     """The Redis that holds the counts, which all daemons with the same model share."""
 
@@ -180,7 +173,7 @@ class Settings(Section):
 
     verdict: VerdictSettings = VerdictSettings()
     """The probabilities of spam from which a message gets each verdict; below ``unsure`` it is ham. 0 < unsure <=
-    spam < 1, and spam <= reject <= 1. The threshold for spam is ``spam`` or ``false_positive_cost``, or that of
+    spam < 1, and spam <= reject <= 1. The threshold for spam is ``spam``, or that of
     ``max_false_positive_rate`` while it is guaranteed.
     """
 
@@ -287,24 +280,14 @@ class Settings(Section):
             raise ValueError("must be empty with redis.cluster: own models need a server that has all keys")
         return value
 
-    @field_validator("user_page")
-    @classmethod
-    def _inherit_domain(cls, value: UserPageSettings | None, info: ValidationInfo) -> UserPageSettings | None:
-        own_models = info.data.get("own_models")
-        if value is None or value.domain is not None or own_models is None:
-            return value
-        return value.model_copy(update={"domain": own_models.domain})
-
     @field_validator("autolearn")
     @classmethod
     def _autolearn_beyond_thresholds(
         cls, value: AutolearnSettings | None, info: ValidationInfo
     ) -> AutolearnSettings | None:
-        verdict, memory = info.data.get("verdict"), info.data.get("memory")
-        if value and memory and (value.kept_hours or 0) >= memory.hours:
-            raise ValueError(f"must have kept_hours below memory.hours ({memory.hours})")
+        verdict = info.data.get("verdict")
         if value and verdict:
-            return value.beyond(verdict.unsure, verdict.fixed_spam_threshold)
+            return value.beyond(verdict.unsure, verdict.spam)
         return value
 
     @field_validator("feedback")
@@ -313,9 +296,9 @@ class Settings(Section):
         model = info.data.get("model")
         text = "must be one of model.classes, and neither ham nor spam"
         problems: list[inheritance.RuleProblem] = [
-            (("kinds", position, "kind"), text, entry.kind)
-            for position, entry in enumerate(value.kinds)
-            if model and (entry.kind == "ham" or entry.kind not in model.kinds)
+            (("kinds", kind), text, kind)
+            for kind in value.kinds
+            if model and (kind == "ham" or kind not in model.kinds)
         ]
         if problems:
             raise located_error(problems)
@@ -411,12 +394,9 @@ class Settings(Section):
         Mail that waits in the quarantine, or went to another address, was not left where it is by people: none is
         kept where unsure mail of any recipient does.
         """
-        autolearn, hours = self.autolearn, self.memory.hours
         all_actions = (self.actions, *(rule.actions for rule in self.recipients))
         is_left = all(actions.unsure.kind is ActionKind.PASS for actions in all_actions)
-        if not autolearn or autolearn.kept_hours == 0 or not is_left:
-            return None
-        return 3600.0 * (autolearn.kept_hours or 2 * hours / 3)
+        return _KEPT_SHARE * 3600.0 * self.memory.hours if self.autolearn and is_left else None
 
     @property
     def maildir_folder(self) -> Path | None:

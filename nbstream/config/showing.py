@@ -15,7 +15,7 @@ from pydantic import SecretStr
 
 from nbstream.delivery.settings import MaildirNextHopSetting
 from nbstream.policy.address_patterns import first_matching_pattern
-from nbstream.policy.settings import FalsePositiveCost, FalsePositiveRate
+from nbstream.policy.settings import FalsePositiveRate
 from nbstream.settings.values import Section
 from nbstream.store.settings import url_with_hidden_password
 
@@ -79,10 +79,12 @@ def _given_text(value: object) -> str:
 def _default_text(value: object) -> str:
     if isinstance(value, MaildirNextHopSetting):
         return "maildir"
-    if isinstance(value, FalsePositiveCost | FalsePositiveRate):
+    if isinstance(value, FalsePositiveRate):
         return _given_text(asdict(value))
     if isinstance(value, SecretStr):
         return _given_text(url_with_hidden_password(value))
+    if isinstance(value, dict):
+        return _given_text(value)
     if isinstance(value, tuple):
         items = [
             item.model_dump(mode="json", exclude_defaults=True) if isinstance(item, Section) else str(item)

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 ANSWER, ANSWER_TO_OTHERS, SENDER = b"known.answer", b"known.answer.other", b"known.sender"
 
 DAY_SECONDS = 86_400
+
+MAX_MESSAGES = 500_000
+"""How many messages of ours are known, and how many senders: 100 bytes of Redis each, and 50 of each process."""
+
 _HASH_BYTES = 8
 _CITING = ("in-reply-to", "references")
 _MAX_IDS = 20  # of a field: the first, to which all others answer, and the last ones
@@ -164,7 +168,7 @@ class KnownTime:
 
     answer_seconds: int
     sender_seconds: int
-    limit: int
+    limit: int = MAX_MESSAGES
 
 
 class CorrespondentFacts:

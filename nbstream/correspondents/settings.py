@@ -12,18 +12,13 @@ Days = Annotated[int, Field(ge=1, le=3650)]
 
 
 class CorrespondentsSettings(Section):
-    """For how long, and of how many messages, the daemon knows whom its users wrote to."""
+    """For how long the daemon knows whom its users wrote to."""
 
     answer_days: Days = 90
     """For how long an answer to a message of ours is known as one."""
 
     sender_days: Days = 365
     """For how long a sender is known after a user last wrote to him."""
-
-    max_messages: Annotated[int, Field(ge=10_000, le=1_000_000)] = 500_000
-    """How many messages of ours are known at most, and how many senders; the oldest are forgotten first. A message
-    takes about 100 bytes of Redis and 50 bytes of each process.
-    """
 
     key_file: FilePath | None = None
     """The key of the hashes, which is made where it is missing. Machines that share a model need copies of the

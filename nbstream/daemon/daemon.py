@@ -47,7 +47,7 @@ class Daemon:
     def __init__(self, settings: Settings, service_manager: ServiceManager | None = None) -> None:
         self._settings = settings
         self._service_manager = service_manager or ServiceManager()
-        self._engine = choose_engine(settings.engine)
+        self._engine = choose_engine()
         self._metrics = DaemonMetrics.create(self._engine)
         self._server = Server(settings, self._engine, self._metrics)
         self._sockets: ListenerSockets | None = None
@@ -89,7 +89,7 @@ class Daemon:
             async with (
                 self._service_manager.watched(lambda: service_status(self._server.is_loaded)),
                 self._reload_and_answer(),
-                open_redis(self._settings, self._metrics.store.primary_lost, is_daemon=True) as clients,
+                open_redis(self._settings, self._metrics.store.primary_lost) as clients,
             ):
                 try:
                     await self._server.run(clients, self._open_sockets, ready)
@@ -146,7 +146,11 @@ class Daemon:
 
     async def _read_settings(self) -> Future[Settings]:
         reading = self._reloader.start_reading()
-        await asyncio.wait([asyncio.wrap_future(reading)], timeout=READ_SECONDS)
+        waiting = asyncio.wrap_future(reading)
+        waiting.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # whoever has ``reading`` says it
+        await asyncio.wait([waiting], timeout=READ_SECONDS)
         return reading
 
     def _answer_soon(self, send: SendAnswer, work: Awaitable[ReloadResult]) -> None:

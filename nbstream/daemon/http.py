@@ -19,7 +19,7 @@ from nbstream.listeners.http.listener import HttpListener, health_routes, metric
 from nbstream.listeners.http.probe import probe_http, probe_metrics
 from nbstream.listeners.rspamd.api import RspamdApi
 from nbstream.server.listener import ListenerContext, ListenerEntry
-from nbstream.store.logins import AttemptCounts
+from nbstream.store.logins import AttemptCounts, LoginKeys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
             section.password.get_secret_value() if section.password else None,
             section.write_password.get_secret_value() if section.write_password else None,
         ),
-        AttemptCounts(context.client, context.keys),
+        AttemptCounts(context.client, LoginKeys(context.keys.model)),
     )
     access = HttpAccess(passwords, section.allow_from, lambda: message_service.teachers)
     model_lookups = ModelLookups(settings, parts, lambda: message_service.runtime.spam_filter.policy)

@@ -34,7 +34,6 @@ from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
 from nbstream.store.connection import PrimaryWatch
 from nbstream.store.mirror.eviction import Evictor
-from nbstream.store.recovery.lesson_restorer import LessonRestorer
 from nbstream.store.sender_lists import FollowedSenderLists
 
 if TYPE_CHECKING:
@@ -108,11 +107,9 @@ def make_parts(
     metrics: DaemonMetrics,
 ) -> ServerParts:
     """Return the parts; nothing is contacted or started."""
-    model = make_model(settings, clients.client, clients.journal)
-    followed_model = make_model(settings, clients.blocking_client, clients.journal)
+    model = make_model(settings, clients.client)
+    followed_model = make_model(settings, clients.blocking_client)
     mirror = make_mirror(settings, clients, followed_model, engine)
-    if clients.journal:
-        clients.journal.report_unrecorded_to(metrics.store.lessons_unrecorded)
     recent_messages = make_recent_messages(
         settings,
         model,
@@ -226,9 +223,6 @@ def _chores(settings: Settings, parts: ServerParts, runtime: Callable[[], Runtim
 
         digests = make_digests(settings, settings.digest, parts.clients.client, parts.next_hop, user_of, count)
         chores.append(("digest", digests.run))
-    if parts.clients.journal:
-        restorer = LessonRestorer(parts.clients.journal, model, parts.mirror, metrics.store.lessons_lost)
-        chores.append(("restorer", restorer.run))
     if autolearn:
         layer_model = autolearn.model
         reconciler = AutolearnReconciler(autolearn.layer, lambda: layer_model.disputed_messages(model))

@@ -47,7 +47,7 @@ def make_runtime(
     common, names = spam_filter.with_policy(make_filter_policy(settings)), make_own_model_names(settings)
     own_filters = None
     if own_models is not None and settings.models:
-        own_filters = OwnFilters(common, names, own_models, settings.own_models.wait_seconds)
+        own_filters = OwnFilters(common, names, own_models)
     return Runtime(
         spam_filter=common,
         rules=make_rules(settings),

@@ -58,13 +58,13 @@ async def open_store(parts: ServerParts) -> None:
         _log.error("starting without Redis: %s", error)
 
 
-async def warn_about_durability(parts: ServerParts) -> None:
+async def warn_about_durability(parts: ServerParts, wait_replicas: int) -> None:
     """Log what an external server would lose, as soon as it can be reached; the embedded one loses nothing."""
     if parts.clients.embedded:
         return
     await parts.mirror.loaded.wait()
     try:
-        for risk in await durability_risks(parts.clients.client):
+        for risk in await durability_risks(parts.clients.client, wait_replicas):
             _log.warning("%s", risk)
     except StoreUnavailable as error:
         _log.warning("Redis was not asked whether it persists: %s", error)
@@ -161,7 +161,9 @@ class Server:
         ):
             parts.background.start(name, run)
         if self._does_chores:
-            parts.background.start("durability", partial(warn_about_durability, parts))
+            parts.background.start(
+                "durability", partial(warn_about_durability, parts, self.settings.redis.wait_replicas)
+            )
         fatal = asyncio.create_task(parts.background.wait_for_end())
         try:
             # The first message is to be scored, but mail is not to wait for ever.

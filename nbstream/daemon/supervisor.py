@@ -208,7 +208,7 @@ class Supervisor:
     def __init__(self, settings: Settings, workers: int, service_manager: ServiceManager) -> None:
         self._settings = settings
         self._service_manager = service_manager
-        self._engine = choose_engine(settings.engine)  # each worker chooses in the same way
+        self._engine = choose_engine()  # each worker chooses in the same way
         self._metrics_folder = settings.state_dir.absolute() / "metrics"
         self._workers = [Worker(number) for number in range(1, workers + 1)]
         self._readers: dict[socket.socket, Callable[[], object]] = {}

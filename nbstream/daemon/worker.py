@@ -125,7 +125,7 @@ async def _serve(start: Mapping[str, Any], parent: _Parent) -> None:
     logs.set_up_logging(settings.log, {"worker": number})
     folder = Path(start["metrics"])
     multiprocess.join_folder(folder, str(number))
-    engine = choose_engine(settings.engine)
+    engine = choose_engine()
     metrics = DaemonMetrics.create(engine, folder)
     server = Server(settings, engine, metrics, worker=number)
     sockets = {
@@ -153,7 +153,7 @@ async def _serve(start: Mapping[str, Any], parent: _Parent) -> None:
     loop.add_reader(parent.connection, parent.follow, server)
     beating = asyncio.create_task(beat(), name="beat")
     try:
-        async with open_redis(settings, metrics.store.primary_lost, is_daemon=True) as clients:
+        async with open_redis(settings, metrics.store.primary_lost) as clients:
             await server.run(clients, lambda: sockets, ready)
     finally:
         close_sockets(sockets)

@@ -157,7 +157,7 @@ def _findings(site: Site) -> Iterator[Finding]:
         same = running == __version__
         yield VERSION(version=running) if same else OTHER_VERSION(running=running, installed=__version__)
         yield from _open_files(site, daemon.pid)
-    engine = choose_engine(site.settings.engine)
+    engine = choose_engine()
     if daemon.engine not in {None, engine.name}:
         yield OTHER_ENGINE(running=daemon.engine, chosen=engine)
     yield ENGINE(engine=engine) if engine.native_library else SLOW_ENGINE(engine=engine)

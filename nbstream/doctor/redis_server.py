@@ -56,6 +56,7 @@ REPLICAS = ok("redis.replicas", "{connected} replicas are connected, and {needed
 _DURABILITY_SEVERITIES = {
     DurabilityRisk.UNKNOWN: Severity.NOTE,
     DurabilityRisk.REPLAY_UNKNOWN: Severity.NOTE,
+    DurabilityRisk.REPLICATED_PARTLY: Severity.NOTE,
     DurabilityRisk.NO_PERSISTENCE: Severity.PROBLEM,
     DurabilityRisk.REPLAY_REFUSED: Severity.PROBLEM,
 }
@@ -139,7 +140,7 @@ async def _ask(site: Site, client: Redis) -> AsyncIterator[Finding]:
     for finding in (*_disk(info), _memory(info)):
         yield finding
     if not settings.is_embedded:  # nbstream starts the embedded server with all that is needed
-        risks = await durability_risks(client)
+        risks = await durability_risks(client, settings.wait_replicas)
         for found in risks:
             yield DURABILITY_RISKS[found.risk](value=found.value)
         if not risks:

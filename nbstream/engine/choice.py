@@ -12,7 +12,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal
 
 from nbstream import __version__
 from nbstream.errors import ConfigError
@@ -76,13 +76,10 @@ def interface_checksum() -> int:
     return checksum
 
 
-EngineChoice: TypeAlias = Literal["auto", "python", "native"]
-"""What can be asked for; ``auto`` is ``native`` where the library fits, else ``python``."""
-
 ENVIRONMENT = "NBSTREAM_ENGINE"
-"""The variable of the environment that is stronger than the configuration, unless it is empty."""
+"""The variable of the environment that asks for an engine, for tests and for finding faults."""
 
-_REMEDY = "install nbstream again where cargo is found or from a wheel for this platform, or choose engine: auto"
+_REMEDY = "install nbstream again where cargo is found or from a wheel for this platform"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +105,19 @@ PYTHON = Engine(None, "the specification")
 """The engine that is everywhere."""
 
 
-def choose_engine(
-    wanted: EngineChoice, *, file: Path = LIBRARY_FILE, environment: Mapping[str, str] = os.environ
-) -> Engine:
-    """Return the engine that the configuration asks for, or the environment, which is stronger.
+def choose_engine(*, file: Path = LIBRARY_FILE, environment: Mapping[str, str] = os.environ) -> Engine:
+    """Return the native engine where its library fits, else Python, unless the environment asks for one of them.
 
-    Raises ``ConfigError`` where the native engine was asked for and does not fit, and for an environment that asks
-    for none of the three.
+    Raises ``ConfigError`` where it asks for the native engine, which does not fit, or for another one.
     """
-    by_environment = environment.get(ENVIRONMENT)
-    asked = by_environment or wanted
-    source = f"{ENVIRONMENT}={asked}" if by_environment else f"engine: {asked}"
-    if asked not in get_args(EngineChoice):
-        raise ConfigError(f"{source}: must be auto, python or native")
+    asked = environment.get(ENVIRONMENT)
+    source = f"{ENVIRONMENT}={asked}" if asked else ""
+    if asked not in {None, "", "python", "native"}:
+        raise ConfigError(f"{source}: must be python or native")
     if asked == "python":
         return Engine(None, source)
     try:
-        return Engine(load_library(file), source)
+        return Engine(load_library(file), source or "its library fits")
     except LibraryUnfit as error:
         if asked == "native":
             raise ConfigError(f"{source} is impossible: {error}; {_REMEDY}") from error

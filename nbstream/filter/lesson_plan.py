@@ -142,8 +142,8 @@ class LessonPlanner:
         """Return the plan to replace the first of two entries by the second."""
         counts = counts_after_lesson(before.counts, *entries)
         after = self._scorer.check(message.key, message.tokens, counts)
-        assessments, made_at = (_assessment(before.check), _assessment(after)), self._parts.clock()
-        note = LessonNote(lesson_source.source, lesson_source.actor, *assessments, made_at=made_at)
+        assessments = _assessment(before.check), _assessment(after)
+        note = LessonNote(lesson_source.source, lesson_source.actor, *assessments)
         return PlannedLesson(
             message.key, *entries, note, outcome=outcome, counts_after=counts, before=before.check, after=after
         )

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MAX_MODELS_OF_A_MESSAGE = 50
 """The recipients of one message whose own models check it, at most: each costs about as much as a check."""
 
+WAIT_SECONDS = 0.2
+"""How long mail waits for an own model: it is loaded in some milliseconds, unless Redis is slow or away."""
+
 _MAX_KNOWN_LEVELS = 10_000  # addresses: some 2 MB, and 20 MB of the longest ones
 
 # Of addresses whose models are looked up: with 200 rules some 20 ms for 400 short ones.
@@ -42,7 +45,7 @@ class OwnFilters:
     common: Filter
     names: OwnModelNames
     models: OwnModels
-    wait_seconds: float
+    wait_seconds: float = WAIT_SECONDS
     _known_levels: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     async def for_recipients(self, addresses: Sequence[str]) -> list[Filter]:

@@ -24,7 +24,7 @@ class OwnModelMetrics:
         )
         self._bytes = Gauge(
             "nbstream_own_models_bytes",
-            "About how much memory the own models of a process take; see own_models.cache_megabytes.",
+            "About how much memory the own models of a process take, 256 MiB at most.",
             registry=registry.counts,
             multiprocess_mode="livemax",
         )

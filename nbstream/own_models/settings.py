@@ -53,21 +53,13 @@ class OwnModelsSettings(Section):
 
     domain: Annotated[str, BeforeValidator(read_host_name)] | None = None
     """The domain of users whose names have none, such as logins: ``anna`` is ``anna@`` this domain. With ``null``
-    what such a user teaches goes into the common model, unless ``alias_file`` has the name.
+    what such a user teaches goes into the common model, unless ``alias_file`` has the name, and he cannot log in
+    to the page of users.
     """
 
     alias_file: FilePath | None = None
     """A file with one alias on a line, ``ALIAS USER``: mail to the first has the model, and the sender list, of
     the second. It is read at the start and at each reload.
-    """
-
-    wait_seconds: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] = 0.2
-    """How long mail waits for an own model that has to be loaded. After that the verdict is that of the common
-    model, and the header says ``own=unavailable``.
-    """
-
-    cache_megabytes: Annotated[int, Field(ge=1, le=1_000_000)] = 256
-    """How much memory the own models of one process take. Those that were not used for the longest time go first.
     """
 
     expire_days: Annotated[int, Field(ge=1, le=36500)] | None = None

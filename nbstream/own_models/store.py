@@ -56,6 +56,9 @@ _log = logging.getLogger(__name__)
 MAX_CHANGES = 20
 """About how many changes the change stream of an own model keeps: a process that is further behind loads anew."""
 
+MAX_BYTES = 256 << 20
+"""The memory of the own models of one process: hundreds of users. Others are loaded again in some milliseconds."""
+
 MAX_HISTORY_RECORDS = 10_000
 """About how many records the history of an own model keeps."""
 
@@ -190,7 +193,7 @@ class OwnModels:
         blocking_client: Redis,
         *,
         index: str,
-        max_bytes: int,
+        max_bytes: int = MAX_BYTES,
         library: ctypes.CDLL | None = None,
     ) -> None:
         self._make_model = make_model

@@ -28,7 +28,7 @@ from nbstream.page.thresholds_view import ThresholdsView
 from nbstream.page.tokens_view import TokensView
 from nbstream.page.undo_view import UndoView
 from nbstream.server.message_service import MessageHandler
-from nbstream.store.logins import AttemptCounts, PageSessionStore
+from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
 from nbstream.store.model.history import RecentChanges
 from nbstream.store.recent.message_rows import QuarantineOutcomes
 from nbstream.store.sender_lists import StoredSenderLists
@@ -179,10 +179,10 @@ def make_page(parts: PageParts) -> PageServer:
             StoredSenderLists(client, model.keys), lambda: parts.message_service.runtime.sender_lists.configured
         ),
     ]
-    store = PageSessionStore(client, model.keys)
+    store = PageSessionStore(client, LoginKeys(model.keys.model))
     bodies = BodyReader(replace(parts.limits, max_message_bytes=MAX_FORM_BYTES), parts.bytes_in_flight, "a form")
     metrics = PageMetrics(parts.registry)
-    counts = AttemptCounts(client, model.keys)
+    counts = AttemptCounts(client, LoginKeys(model.keys.model))
     login = LoginPages(store, parts.passwords, counts, parts.section.allow_from, bodies, renderer, metrics)
     sessions = PageSessions(store, parts.passwords.passwords)
     return PageServer(ADMIN_AREA, views, login, sessions, bodies, static_files, renderer, metrics)

@@ -258,7 +258,7 @@ class HeaderPolicy:
         fields = tuple(field for field in self.headers.fields if verdict in field.verdicts)
         placeholders = frozenset(chain.from_iterable(field.placeholders for field in fields)) - {"model"}
         edits = HeaderEdits(
-            removed_names=self.marks.names + self.headers.removals.get(verdict, ()),
+            removed_names=self.marks.names + self.headers.remove,
             guard=self.marks.guard_field,
             subject_tag=self.marks.subject_tag if verdict.is_spam else "",
         )

@@ -2,7 +2,7 @@
 
 What a recipient rule inherits from the top of the file, and what no rule may contain.
 
-Rules: the keys of a rule replace those of the top, one by one; the three forms of the threshold for spam count as
+Rules: the keys of a rule replace those of the top, one by one; the two forms of the threshold for spam count as
 one key. Then the rule is checked like the top itself, with all that it has inherited.
 """
 
@@ -21,7 +21,6 @@ from pydantic import (
     ValidationError,
     ValidationInfo,
     field_validator,
-    model_validator,
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
@@ -59,7 +58,7 @@ MAX_FALSE_POSITIVE_RATE = 0.5
 MAX_BUDGETS = 20
 """The largest number of different budgets: each takes up to a millisecond after a lesson."""
 
-_ALTERNATIVE_KEYS = ({"spam", "false_positive_cost", "max_false_positive_rate"},)
+_ALTERNATIVE_KEYS = ({"spam", "max_false_positive_rate"},)
 
 RuleProblem = tuple["KeyPath", str, object]
 """A key below the one that is checked, the text of the problem, and the value that is there."""
@@ -93,16 +92,6 @@ def inherit_settings(rules: object, top: Mapping[str, BaseModel | None]) -> obje
     return [_inherit_into_rule(rule, top) if isinstance(rule, dict) else rule for rule in rules]
 
 
-MAX_FALSE_POSITIVE_COST = 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class FalsePositiveCost:
-    """A threshold as a cost ratio: how many passed spam messages are as bad as one lost ham."""
-
-    false_positive_cost: float
-
-
 @dataclass(frozen=True, slots=True)
 class FalsePositiveRate:
     """A threshold as a budget: the largest share of ham that may be called spam."""
@@ -111,7 +100,7 @@ class FalsePositiveRate:
 
 
 _ALLOWED_REJECT = (
-    "must be null, a number above 0 and at most 1, {false_positive_cost: C} with C above 0, "
+    "must be null, a number above 0 and at most 1, "
     f"or {{max_false_positive_rate: R}} with R from {MIN_FALSE_POSITIVE_RATE:.5f} to {MAX_FALSE_POSITIVE_RATE}"
 )
 
@@ -120,14 +109,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePositiveRate:
-    """Read a P(spam), ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, R from 0.00006 to 0.5."""
-    if isinstance(value, FalsePositiveCost | FalsePositiveRate):
+def read_reject_threshold(value: object) -> float | FalsePositiveRate:
+    """Read a P(spam), or ``{max_false_positive_rate: R}`` with R from 0.00006 to 0.5."""
+    if isinstance(value, FalsePositiveRate):
         return value
     if isinstance(value, dict) and len(value) == 1:
         name, number = next(iter(value.items()))
-        if name == "false_positive_cost" and _is_number(number) and 0 < number <= MAX_FALSE_POSITIVE_COST:
-            return FalsePositiveCost(float(number))
         if (
             name == "max_false_positive_rate"
             and _is_number(number)
@@ -142,8 +129,7 @@ def read_reject_threshold(value: object) -> float | FalsePositiveCost | FalsePos
 class VerdictSettings(Section):
     """The P(spam) from which a message gets each verdict.
 
-    Exactly one of ``spam`` and ``false_positive_cost`` is a number; ``spam`` has its default only where the other
-    is not given. With ``max_false_positive_rate`` it is the threshold while that rate is not guaranteed.
+    With ``max_false_positive_rate``, ``spam`` is the threshold while that rate is not guaranteed.
     """
 
     unsure: Probability = 0.5
@@ -151,16 +137,10 @@ class VerdictSettings(Section):
     a correction.
     """
 
-    spam: Probability | None = SPAM_THRESHOLD
+    spam: Probability = SPAM_THRESHOLD
     """From this P(spam) on a message is spam: a fixed threshold. A higher value calls less ham spam and misses
-    more spam. It must be at least ``unsure``.
-    """
-
-    false_positive_cost: Annotated[float, Field(gt=0, le=MAX_FALSE_POSITIVE_COST, allow_inf_nan=False)] | None = (
-        None
-    )
-    """Replaces ``spam``: how many missed spam messages one lost ham message is worth. With a cost of C the
-    threshold is C / (1 + C); with 199 it is 0.995.
+    more spam. It must be at least ``unsure``. Where one lost ham is as bad as C missed spam, C / (1 + C) has the
+    least cost: 0.995 for 199.
     """
 
     max_false_positive_rate: (
@@ -168,26 +148,14 @@ class VerdictSettings(Section):
     ) = None
     """A budget: 0.001 allows one ham message in a thousand to be called spam. The threshold is the lowest
     that keeps the budget, computed from labelled ham: 2,995 messages for 0.001, 299 for 0.01. While there is less,
-    and where people label errors alone, nothing is guaranteed: ``spam`` or ``false_positive_cost`` is the
-    threshold then.
+    and where people label errors alone, nothing is guaranteed: ``spam`` is the threshold then.
     """
 
-    reject: (
-        Annotated[float | FalsePositiveCost | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None
-    ) = None
+    reject: Annotated[float | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None = None
     """From this P(spam) on, at least ``spam``, a message is refused instead of delivered (see ``actions.reject``);
-    ``null`` never refuses. It also takes ``{false_positive_cost: C}`` or ``{max_false_positive_rate: R}``, which
+    ``null`` never refuses. It also takes ``{max_false_positive_rate: R}``, which
     refuses nothing while the budget is not guaranteed. Do not set it behind Postfix's ``content_filter``.
     """
-
-    @property
-    def fixed_spam_threshold(self) -> float:
-        """The threshold for spam as a P(spam), where no budget is guaranteed."""
-        cost = self.false_positive_cost
-        if cost is not None:
-            return cost / (1 + cost)
-        assert self.spam is not None  # one of the two is a number
-        return self.spam
 
     @property
     def budget_rates(self) -> dict[str, float]:
@@ -196,46 +164,23 @@ class VerdictSettings(Section):
         rates = {"max_false_positive_rate": self.max_false_positive_rate, "reject": reject}
         return {key: rate for key, rate in rates.items() if rate is not None}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _no_default_beside_cost(cls, data: object) -> object:
-        if isinstance(data, dict) and "spam" not in data and data.get("false_positive_cost") is not None:
-            return {"spam": None, **data}
-        return data
-
     @field_validator("spam")
     @classmethod
-    def _spam_from_unsure(cls, value: float | None, info: ValidationInfo) -> float | None:
+    def _spam_from_unsure(cls, value: float, info: ValidationInfo) -> float:
         unsure = info.data.get("unsure", 0.0)
-        if value is not None and value < unsure:
+        if value < unsure:
             raise ValueError(f"must be at least verdict.unsure ({unsure})")
-        return value
-
-    @field_validator("false_positive_cost")
-    @classmethod
-    def _cost_alone(cls, value: float | None, info: ValidationInfo) -> float | None:
-        if value is not None and info.data.get("spam") is not None:
-            raise ValueError("must be null where verdict.spam is a number: they are two forms of one threshold")
-        if value is None and info.data.get("spam", SPAM_THRESHOLD) is None:
-            raise ValueError("must be a number where verdict.spam is null")
-        unsure = info.data.get("unsure", 0.0)
-        if value is not None and value / (1 + value) < unsure:
-            raise ValueError(f"must be at least {unsure / (1 - unsure):g}, which is verdict.unsure ({unsure})")
         return value
 
     @field_validator("reject")
     @classmethod
     def _reject_from_spam(
-        cls, value: float | FalsePositiveCost | FalsePositiveRate | None, info: ValidationInfo
-    ) -> float | FalsePositiveCost | FalsePositiveRate | None:
-        cost, rate = info.data.get("false_positive_cost"), info.data.get("max_false_positive_rate")
-        spam = cost / (1 + cost) if cost is not None else info.data.get("spam") or 0.0
+        cls, value: float | FalsePositiveRate | None, info: ValidationInfo
+    ) -> float | FalsePositiveRate | None:
+        spam, rate = info.data.get("spam", 0.0), info.data.get("max_false_positive_rate")
         if isinstance(value, FalsePositiveRate) and rate is not None and value.max_false_positive_rate > rate:
             raise ValueError(f"must be null or no more than verdict.max_false_positive_rate ({rate})")
-        reject = value
-        if isinstance(value, FalsePositiveCost):
-            reject = value.false_positive_cost / (1 + value.false_positive_cost)
-        if isinstance(reject, float) and reject < spam:
+        if isinstance(value, float) and value < spam:
             raise ValueError(f"must be null or at least verdict.spam ({spam})")
         return value
 
@@ -367,16 +312,6 @@ class ListsSettings(Section):
         return value
 
 
-class KindAddressSettings(Section):
-    """The address that takes corrections of one kind."""
-
-    kind: Annotated[str, Field(min_length=1, max_length=31)]
-    """A kind in ``model.classes``."""
-
-    address: MailAddress
-    """Mail to this address is learned as this kind and never delivered."""
-
-
 class FeedbackSettings(Section):
     """The addresses that take corrections by mail, and the networks they are taken from."""
 
@@ -386,9 +321,9 @@ class FeedbackSettings(Section):
     ham_address: MailAddress = "ham@nbstream.invalid"
     """Mail to this address is learned as ham and never delivered. It must differ from ``spam_address``."""
 
-    kinds: Annotated[tuple[KindAddressSettings, ...], Strict(False)] = ()
-    """An address for each of some kinds in ``model.classes``, as ``{kind: KIND, address: ADDRESS}``: mail to it is
-    learned as this kind and never delivered. All addresses must differ.
+    kinds: dict[str, MailAddress] = Field(default={}, max_length=7)
+    """An address for each of some kinds in ``model.classes``, as ``{KIND: ADDRESS}``: mail to it is learned as
+    this kind and never delivered. All addresses must differ.
     """
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
@@ -410,15 +345,11 @@ class FeedbackSettings(Section):
 
     @field_validator("kinds")
     @classmethod
-    def _different_addresses(
-        cls, value: tuple[KindAddressSettings, ...], info: ValidationInfo
-    ) -> tuple[KindAddressSettings, ...]:
+    def _different_addresses(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
         taken = [info.data.get(name, name) for name in ("spam_address", "ham_address")]
-        addresses = [*taken, *(entry.address for entry in value)]
+        addresses = [*taken, *value.values()]
         if len(set(map(canonical_address, addresses))) < len(addresses):
             raise ValueError("must have different addresses (upper and lower case are the same)")
-        if len({entry.kind for entry in value}) < len(value):
-            raise ValueError("must have one address for a kind")
         return value
 
     @property
@@ -427,7 +358,7 @@ class FeedbackSettings(Section):
         return {
             "spam": self.spam_address,
             "ham": self.ham_address,
-            **{entry.kind: entry.address for entry in self.kinds},
+            **self.kinds,
         }
 
     @property
@@ -591,22 +522,6 @@ class HeaderFieldSettings(Section):
         return self.name, value[: _MAX_LINE_CHARACTERS - len(self.name) - 2]
 
 
-class RemovedFieldsSettings(Section):
-    """The fields of other filters that are removed from a message by its verdict."""
-
-    ham: FieldNames = ()
-    """The names of the fields that are removed from ham."""
-
-    unsure: FieldNames = ()
-    """The names of the fields that are removed from a message whose verdict is unsure."""
-
-    spam: FieldNames = ()
-    """The names of the fields that are removed from spam."""
-
-    reject: FieldNames = ()
-    """The names of the fields that are removed from a message whose verdict is reject."""
-
-
 _FLAG, _STATUS, _LEVEL = SPAMASSASSIN_FIELDS
 # Without validation, which would build the validator of the class whenever a command starts.
 _DEFAULT_FIELDS = tuple(
@@ -659,8 +574,8 @@ class HeadersSettings(Section):
     leaves those of another filter alone.
     """
 
-    remove: RemovedFieldsSettings = RemovedFieldsSettings()
-    """The fields of other filters that are removed, by the verdict on the message."""
+    remove: FieldNames = ()
+    """The names of the fields of other filters that are removed from each message with a verdict."""
 
     @field_validator("own_field")
     @classmethod
@@ -692,26 +607,16 @@ class HeadersSettings(Section):
 
     @field_validator("remove")
     @classmethod
-    def _removed_fields_are_of_others(
-        cls, value: RemovedFieldsSettings, info: ValidationInfo
-    ) -> RemovedFieldsSettings:
+    def _removed_fields_are_of_others(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         own_names = {field.name.lower() for field in info.data.get("fields", ())}
         own_names.add(str(info.data.get("own_field", OWN_FIELD)).lower())
         text = "must be the field of another filter: nbstream writes it, and removes it wherever it comes in"
         problems: list[RuleProblem] = [
-            ((verdict, position), text, name)
-            for verdict, names in value
-            for position, name in enumerate(names)
-            if name.lower() in own_names
+            ((position,), text, name) for position, name in enumerate(value) if name.lower() in own_names
         ]
         if problems:
             raise located_error(problems)
         return value
-
-    @property
-    def removals(self) -> dict[Verdict, tuple[str, ...]]:
-        """The names of the fields that are removed, by verdict."""
-        return {Verdict(verdict): names for verdict, names in self.remove if names}
 
     @property
     def warnings(self) -> list[str]:
@@ -748,12 +653,6 @@ class AutolearnSettings(Section):
     spam: Probability = 0.999
     """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``. Where it is
     not written, it is the default or ``verdict.spam``, whichever is higher.
-    """
-
-    kept_hours: Annotated[int, Field(ge=0, le=8760)] | None = None
-    """While people have taught fewer ham than ``model.min_learned.ham``: after how many hours a message without a
-    label, which was not called spam, counts as ham. It must be below ``memory.hours``. ``null`` is two thirds of
-    ``memory.hours``; with 0 there is no such mail.
     """
 
     def beyond(self, unsure: float, spam: float) -> Self:

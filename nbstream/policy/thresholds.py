@@ -37,11 +37,6 @@ Threshold: TypeAlias = float | FalsePositiveBudget
 """A P(spam), or a budget that gives one."""
 
 
-def threshold_of_cost_ratio(ratio: float) -> float:
-    """Return the P(spam) from which on spam is more than ``ratio`` times as likely as ham."""
-    return ratio / (1 + ratio)
-
-
 @dataclass(frozen=True, slots=True)
 class ThresholdPolicy:
     """The thresholds as the configuration has them. A ``reject`` of None refuses nothing."""

@@ -2,7 +2,7 @@
 
 Rules: a message counts twice, because it is held twice while it is worked on: as it came, and with CRLF line ends,
 without forged fields, decompressed, or with fields on top. What else is made of it is bounded by
-``limits.look_bytes``. A message that is alone may have what it needs: else it would be put off for ever.
+``MessageLimits.look_bytes``. A message that is alone may have what it needs: else it would be put off for ever.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationInfo, field_validator
-
 from nbstream.settings.values import ByteCount, Count, Section
+
+MAX_BYTES_IN_FLIGHT = 256 << 20
+"""The memory of each listener for the messages in hand, each of which counts twice: hundreds of usual ones."""
 
 
 class LimitsSettings(Section):
@@ -15,27 +16,12 @@ class LimitsSettings(Section):
     accepts. It holds for a compressed message once it is unpacked.
     """
 
-    max_bytes_in_flight: ByteCount = 256 << 20
-    """The memory limit of each listener for the messages in hand; each message counts twice, because it is copied
-    while it is worked on. Mail beyond that is put off (452, 503), but never a message that is alone. It must be at
-    least ``max_message_bytes``.
-    """
-
     max_connections: Count = 200
     """The connections of each listener, and those to the next hop. A further client is put off (421, 503), and a
     further message waits for a connection to the next hop.
     """
 
-    look_bytes: ByteCount = 1 << 20
-    """The bytes of a message that are looked at, from its start. Of a longer message the end is looked at too: an
-    eighth of this.
-    """
-
-    @field_validator("max_bytes_in_flight")
-    @classmethod
-    def _room_for_one(cls, value: int, info: ValidationInfo) -> int:
-        # With fewer bytes a message of the permitted size would be put off for ever instead of being refused.
-        largest = info.data.get("max_message_bytes", 0)
-        if value < largest:
-            raise ValueError(f"must be at least limits.max_message_bytes ({largest})")
-        return value
+    @property
+    def max_bytes_in_flight(self) -> int:
+        """The memory limit of each listener: with less, the largest message would be put off for ever."""
+        return max(MAX_BYTES_IN_FLIGHT, self.max_message_bytes)

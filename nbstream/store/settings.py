@@ -316,13 +316,8 @@ class MemorySettings(Section):
     """How long a checked message is remembered."""
 
     messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
-    """How many checked messages are remembered; the oldest are dropped first. 0 remembers none. Each takes about 2
-    kB of Redis.
-    """
-
-    explanations: bool = True
-    """Remember also why each checked message got its verdict, for ``nbstream explain ID``. Each explanation takes
-    about 2 kB of Redis.
+    """How many checked messages are remembered; the oldest are dropped first. 0 remembers none. Each takes about 4
+    kB of Redis, half of it the explanation for ``nbstream explain ID``.
     """
 
     envelope: bool | None = None

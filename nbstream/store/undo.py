@@ -13,7 +13,6 @@ read one message at a time.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -148,7 +147,7 @@ async def apply_undo(model: Model, undo: MessageUndo, actor: str) -> bool:
         return True
     assert undo.before is not None
     assert undo.after is not None
-    note = LessonNote(UNDO_SOURCE, actor, undo.before, undo.after, made_at=time.time())
+    note = LessonNote(UNDO_SOURCE, actor, undo.before, undo.after)
     key, restored_entry = undo.message_key, undo.restored_entry
     result = await model.commit_lesson(key, undo.current_entry, restored_entry, note)
     # If the reply was lost and the write repeated, the ledger already has the restored entry: that is a success.

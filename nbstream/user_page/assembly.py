@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter
@@ -17,8 +18,7 @@ from nbstream.page.rendering import PageRenderer
 from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
 from nbstream.policy.lesson_source import user_of_actor
-from nbstream.store.logins import AttemptCounts
-from nbstream.store.model.keys import UserPageKeys
+from nbstream.store.logins import AttemptCounts, LoginKeys
 from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.user_page.digest_view import DigestView
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
     """Return the page with all its views; ``parts`` are those of the page of administrators."""
     settings, model, client = parts.settings, parts.model, parts.clients.client
+    address_of = partial(section.address_of, domain=settings.own_models.domain)
 
     def runtime() -> Runtime:
         return parts.message_service.runtime
@@ -61,7 +62,7 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
         (own_filter,) = await runtime().filters_for([address])
         entry = await own_filter.parts.model.entry(message_id)
         # Others may teach the same model.
-        teachers = (entry.actor, section.address_of(user_of_actor(entry.actor))) if entry else ()
+        teachers = (entry.actor, address_of(user_of_actor(entry.actor))) if entry else ()
         return entry.label if entry and address in teachers else None
 
     async def explain(address: str, checked: CheckedMessage) -> OwnExplanation:
@@ -85,11 +86,11 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
         ListsView(StoredSenderLists(client, model.keys)),
         DigestView(UserPreferences(client, model.keys)),
     ]
-    keys = UserPageKeys(settings.model.name)
+    keys = LoginKeys(settings.model.name, "my")
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version, "nbstream.user_page", texts=TEXTS)
     bodies = BodyReader(replace(parts.limits, max_message_bytes=MAX_FORM_BYTES), parts.bytes_in_flight, "a form")
-    sessions = UserSessions(client, keys, section.address_of)
+    sessions = UserSessions(client, keys, address_of)
     metrics = UserPageMetrics(parts.registry)
     login = UserLogin(
         LoginParts(
@@ -97,7 +98,7 @@ def make_user_page(parts: PageParts, section: UserPageSettings) -> PageServer:
             LinkKeys(client, model.keys),
             sessions,
             AttemptCounts(client, keys),
-            section.address_of,
+            address_of,
             parts.section.allow_from,
             bodies,
             renderer,

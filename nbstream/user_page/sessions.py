@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from nbstream.store.model.keys import UserPageKeys
+    from nbstream.store.logins import LoginKeys
 
 PREFIX = "/my/"
 
@@ -38,7 +38,7 @@ _ASK_SECONDS = 5.0
 class UserSessions:
     """The sessions of users; ``address_of`` returns the address of a user who may log in, by his name."""
 
-    def __init__(self, client: Redis, keys: UserPageKeys, address_of: Callable[[str], str | None]) -> None:
+    def __init__(self, client: Redis, keys: LoginKeys, address_of: Callable[[str], str | None]) -> None:
         self._store = PageSessionStore(client, keys)
         self._address_of = address_of
 

@@ -30,14 +30,13 @@ from nbstream.users.digest_mail import Digest, DigestRenderer
 from nbstream.users.digest_state import DigestMarker, DigestState
 from nbstream.users.held_mail import UserOf, read_held_message
 from nbstream.users.links import LinkSigner
-from nbstream.users.settings import Weekday
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage
     from nbstream.users.links import LinkKeys
     from nbstream.users.preferences import UserPreferences
-    from nbstream.users.settings import DigestSettings
+    from nbstream.users.settings import DigestSchedule, DigestSettings
 
 MAX_LISTED = 100
 """The most messages that a digest lists."""
@@ -117,7 +116,7 @@ class Digests:
         Where digests were never sent, the first ones are those of the next due time. Raises ``InputError`` or
         ``StoreUnavailable``.
         """
-        state, due = self._parts.state, last_due(self._parts.section, now)
+        state, due = self._parts.state, last_due(self._parts.section.schedule, now)
         done = await asyncio.to_thread(state.last_done)
         if done is not None and due <= done:
             return True
@@ -255,19 +254,17 @@ def _make_digest(address: str, user: _UserMail, until: float, now: float) -> Dig
 # When a digest is due, in the time zone of the machine. No clock is read here.
 
 
-def last_due(section: DigestSettings, now: float) -> float:
+def last_due(schedule: DigestSchedule, now: float) -> float:
     """Return the last time until ``now`` at which a digest was due, all in seconds since 1970.
 
     A time that a change of the clocks skips is an hour later on that day.
     """
     today = time.localtime(now)
-    hour, minute = map(int, section.at.split(":"))
-    days_back = 0
-    if section.schedule == "weekly":
-        days_back = (today.tm_wday - list(Weekday).index(section.weekday)) % 7
+    hour, minute, weekday = schedule.hour, schedule.minute, schedule.weekday
+    days_back, period = (0, 1) if weekday is None else ((today.tm_wday - weekday) % 7, 7)
     due = _local_time(today, days_back, hour, minute)
     if due > now:
-        due = _local_time(today, days_back + (7 if section.schedule == "weekly" else 1), hour, minute)
+        due = _local_time(today, days_back + period, hour, minute)
     return due
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.policy.sender_lists import list_owner
 from nbstream.store.erasure import erase_lessons, erase_remembered
-from nbstream.store.model.keys import UserPageKeys
+from nbstream.store.logins import LoginKeys
 from nbstream.store.model.scan import scan_keys
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.store.redis_errors import readable_replies, store_errors
@@ -126,7 +126,7 @@ class UserErasure:
     async def _erase_sessions(self, is_his: Callable[[str], bool], *, erase: bool) -> int:
         client, count = self.common.client, 0
         with store_errors(), readable_replies():
-            async for keys in scan_keys(client, UserPageKeys(self.common.keys.model).page_session("*")):
+            async for keys in scan_keys(client, LoginKeys(self.common.keys.model, "my").session("*")):
                 for key, stored in zip(keys, await client.mget(keys), strict=True):
                     name = None
                     with suppress(ValueError, TypeError, LookupError):  # ended, or another program wrote it

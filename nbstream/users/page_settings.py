@@ -13,7 +13,7 @@ from nbstream.addresses import TcpAddress
 from nbstream.mail.addresses import canonical_address
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.settings import read_address_pattern
-from nbstream.settings.values import CaFile, Section, read_address, read_host_name, read_path
+from nbstream.settings.values import CaFile, Section, read_address, read_path
 
 _PLAIN_ADDRESS = re.compile(r"[^\s@+*?<>,;:\"\\()\[\]]+@[^\s@+*?<>,;:\"\\()\[\]]+")
 _ALLOWED_LOGIN = "must be dovecot:/PATH, imaps://HOST:PORT or imap://HOST:PORT"
@@ -69,21 +69,17 @@ class UserPageSettings(Section):
     machine. With ``null`` users log in by links that were mailed to them.
     """
 
-    domain: Annotated[str, BeforeValidator(read_host_name)] | None = None
-    """The domain of those users whose names have none. With ``null`` it is ``own_models.domain``; without either
-    they cannot log in.
-    """
-
     ca_file: CaFile | None = None
     """The certificates (PEM) that the one of the IMAP server is verified with. ``null`` stands for those of the
     system.
     """
 
-    def address_of(self, user: str) -> str | None:
+    def address_of(self, user: str, domain: str | None) -> str | None:
         """Return the address of the user with this name, normalized; None where he may not log in.
 
-        A name with a ``+`` is none: the mail of such an address belongs to the user without it.
+        ``domain`` is that of a name without one. A name with a ``+`` is none: the mail of such an address belongs
+        to the user without it.
         """
-        address = canonical_address(user if "@" in user or self.domain is None else f"{user}@{self.domain}")
+        address = canonical_address(user if "@" in user or domain is None else f"{user}@{domain}")
         is_plain = _PLAIN_ADDRESS.fullmatch(address) and address.isprintable()
         return address if is_plain and any(pattern.matches(address) for pattern in self.users) else None

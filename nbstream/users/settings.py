@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -12,29 +11,37 @@ from pydantic import BeforeValidator, Field, Strict
 
 from nbstream.policy.address_patterns import AddressPattern, first_matching_pattern
 from nbstream.policy.settings import MailAddress, read_address_pattern
-from nbstream.settings.values import Section, read_path
+from nbstream.settings.values import Section
 
-_TIME = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])")
 _BASE_URL = re.compile(r"https?://[A-Za-z0-9\[\]._:-]{1,253}(/[A-Za-z0-9._~/-]{0,200})?")
 
 
-class Weekday(StrEnum):
-    """The days of the week, the first of which is Monday, as in ``time.struct_time``."""
-
-    MONDAY = "monday"
-    TUESDAY = "tuesday"
-    WEDNESDAY = "wednesday"
-    THURSDAY = "thursday"
-    FRIDAY = "friday"
-    SATURDAY = "saturday"
-    SUNDAY = "sunday"
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_SCHEDULE = re.compile(rf"(daily|{'|'.join(_DAYS)}) ([01][0-9]|2[0-3]):([0-5][0-9])")
 
 
-def read_time_of_day(value: object) -> str:
-    """Read a time of the day from ``"00:00"`` to ``"23:59"``. Without quotes YAML takes some for a number."""
-    if not isinstance(value, str) or _TIME.fullmatch(value) is None:
-        raise ValueError('must be a time in quotes, from "00:00" to "23:59"')
-    return value
+@dataclass(frozen=True, slots=True)
+class DigestSchedule:
+    """When digests are due: ``weekday`` counts from Monday, as in ``time.struct_time``; None is every day."""
+
+    weekday: int | None
+    hour: int
+    minute: int
+
+    def __str__(self) -> str:
+        day = "daily" if self.weekday is None else _DAYS[self.weekday]
+        return f"{day} {self.hour:02}:{self.minute:02}"
+
+
+def read_schedule(value: object) -> DigestSchedule:
+    """Read ``daily HH:MM``, or a day of the week and a time, such as ``monday 07:00``."""
+    if isinstance(value, DigestSchedule):
+        return value
+    match = _SCHEDULE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("must be daily HH:MM or a day of the week and HH:MM, such as monday 07:00")
+    day, hour, minute = match.groups()
+    return DigestSchedule(None if day == "daily" else _DAYS.index(day), int(hour), int(minute))
 
 
 def read_base_url(value: object) -> str:
@@ -50,21 +57,6 @@ def _has_host(url: str) -> bool:
         return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-
-
-def read_folder(value: object) -> Path:
-    """Read the path of a folder that there is."""
-    path = read_path(value)
-    if not path.is_dir():
-        raise ValueError("must be a folder")
-    return path
-
-
-def read_weekday(value: object) -> Weekday:
-    """Read the English name of a day, in lower case."""
-    if isinstance(value, str) and value in set(Weekday):
-        return Weekday(value)
-    raise ValueError(f"must be one of {', '.join(Weekday)}")
 
 
 AddressPatterns = Annotated[
@@ -93,22 +85,13 @@ class DigestSettings(Section):
     base_url: Annotated[str, BeforeValidator(read_base_url)]
     """The address at which users reach ``listeners.http`` of this daemon, such as ``https://mail.example.org``."""
 
-    schedule: Literal["daily", "weekly"] = "daily"
-    """How often a digest is sent, where there is something new."""
-
-    at: Annotated[str, BeforeValidator(read_time_of_day)] = "07:00"
-    """When it is sent, in the time zone of the machine. What could not be sent then is sent as soon as it can."""
-
-    weekday: Annotated[Weekday, BeforeValidator(read_weekday)] = Weekday.MONDAY
-    """The day on which a weekly digest is sent."""
+    schedule: Annotated[DigestSchedule, BeforeValidator(read_schedule)] = DigestSchedule(None, 7, 0)
+    """When a digest is sent, where there is something new: ``daily HH:MM``, or a day of the week and a time, such
+    as ``monday 07:00``, in the time zone of the machine. What could not be sent then is sent as soon as it can.
+    """
 
     language: Literal["en", "de"] = "en"
     """The language of the digest: English or German."""
-
-    template_dir: Annotated[Path, BeforeValidator(read_folder)] | None = None
-    """A folder with templates (Jinja) in place of those of nbstream: ``subject.txt``, ``digest.txt`` and
-    ``digest.html``. One that is not there is that of nbstream in ``language``.
-    """
 
     @property
     def warnings(self) -> list[str]:

@@ -95,7 +95,7 @@ async def test_copies_of_a_list_s_mail_make_a_campaign_that_is_not_sure_spam_uns
     assert min(after) >= 0.5
     shifts = [logit(was) - logit(now) for was, now in zip(before, after, strict=True)]
     assert max(shifts) <= MAX_SHIFT + 1e-9
-    threshold = attack.SETTINGS.verdict.fixed_spam_threshold
+    threshold = attack.SETTINGS.verdict.spam
     assert threshold
     is_sure = [logit(was) >= logit(threshold) + SPAM_MARGIN for was in before]
     assert any(is_sure)

@@ -14,7 +14,7 @@ import yaml
 from nbstream import config
 from nbstream.assembly.store import make_model, make_recent_messages, open_running_redis
 from nbstream.listeners.http.access import Role
-from nbstream.store.logins import PageSessionStore
+from nbstream.store.logins import LoginKeys, PageSessionStore
 from tests.integration.daemon import DaemonProcess, free_port, send, wait_until
 from tests.letters import letters
 
@@ -36,7 +36,7 @@ class Site:
         async def create_session() -> str:
             settings = config.load_settings(self.config)
             async with open_running_redis(settings) as clients:
-                store = PageSessionStore(clients.client, make_model(settings, clients.client).keys)
+                store = PageSessionStore(clients.client, LoginKeys(settings.model.name))
                 return await store.create_session(Role.READ if read_only else Role.TEACH, "page tester")
 
         visitor.use_session(self.origin, run_aside(create_session()))

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site
-from tests.browser.visitor import NARROW, Look
+from tests.browser.visitor import Look
 from tests.integration.page_client import login_link
 
 NO_SCRIPTS = Look(scripts=False)
@@ -36,17 +36,6 @@ def test_a_one_time_link_leads_to_what_was_asked_for_once_and_logout_ends_it(
     visitor.page.wait_for_url("**/ui/login*")
     visitor.go("/ui/teaching")
     assert "/ui/login" in visitor.page.url
-
-
-def test_whoever_has_not_logged_in_sees_the_login_alone(visit: OpenVisitor, empty_site: Site) -> None:
-    visitor = visit(empty_site.origin, Look(NARROW))
-
-    visitor.go("/ui/teaching?actor=ann")
-
-    assert "/ui/login" in visitor.page.url
-    expect(visitor.page.get_by_role("navigation")).to_have_count(0)
-    assert visitor.grave_violations() == []
-    assert visitor.overflowing() == []
 
 
 @pytest.fixture(params=["127.0.0.1", "localhost"], ids=["same site", "foreign site"])

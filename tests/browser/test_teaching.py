@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site, open_site
-from tests.browser.visitor import Look
 from tests.integration.daemon import send, wait_until
 from tests.letters import letters
 
@@ -53,24 +51,3 @@ def test_what_a_poisoner_taught_is_seen_and_taken_back(visit: OpenVisitor, site:
 
     expect(page.get_by_role("status").filter(has_text="40 changes were taken back.")).to_be_visible()
     wait_until(lambda: send(site.daemon, probes, with_verdict=True) == before)
-
-
-def test_a_message_is_taught_and_taken_back_without_scripts(visit: OpenVisitor, small_site: Site) -> None:
-    ham = next(raw for label, raw in letters(20, seed=10) if label == "ham")
-    known = set(small_site.message_ids())
-    before = send(small_site.daemon, [("to@example.org", ham)], with_verdict=True)
-    wait_until(lambda: set(small_site.message_ids()) - known)
-    (message_id,) = set(small_site.message_ids()) - known
-    visitor = visit(small_site.origin, Look(scripts=False))
-    small_site.log_in(visitor)
-    page = visitor.page
-
-    visitor.go(f"/ui/messages/{message_id}")
-    page.get_by_role("button", name="This is spam").click()
-    expect(page.get_by_role("status").filter(has_text="learned as spam")).to_be_visible()
-    wait_until(lambda: send(small_site.daemon, [("to@example.org", ham)], with_verdict=True) != before)
-
-    visitor.go(f"/ui/undo?{urlencode({'id': message_id})}")
-    page.get_by_role("button", name="Take back this change").click()
-    expect(page.get_by_role("status").filter(has_text="1 change was taken back.")).to_be_visible()
-    wait_until(lambda: send(small_site.daemon, [("to@example.org", ham)], with_verdict=True) == before)

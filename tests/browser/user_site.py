@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from nbstream import config
 from nbstream.assembly.store import open_running_redis
-from nbstream.store.model.keys import ModelKeys, UserPageKeys
+from nbstream.store.logins import LoginKeys
+from nbstream.store.model.keys import ModelKeys
 from nbstream.user_page.sessions import USER_AREA, UserSessions
 from nbstream.users.links import LinkKeys, LinkPurpose, SignedLink
 from tests.browser.site import Site, run_aside
@@ -27,7 +28,7 @@ def log_user_in(site: Site, visitor: Visitor, address: str) -> None:
     async def begin() -> str:
         settings = config.load_settings(site.config)
         async with open_running_redis(settings) as clients:
-            keys = UserPageKeys(settings.model.name)
+            keys = LoginKeys(settings.model.name, "my")
             return await UserSessions(clients.client, keys, lambda name: name).begin(address)
 
     visitor.use_session(site.origin, run_aside(begin()), USER_AREA)

@@ -66,18 +66,13 @@ def test_no_word_can_move_the_terminal(capsys: pytest.CaptureFixture[str]) -> No
     "words",
     [
         "check",
-        "explain",
         "learn spam",
         "unlearn",
         "evaluate --ham x --spam",
-        "evaluate",
-        "evaluate index --json-file",
-        "evaluate index --scores",
         "evaluate index --plot",
         "tune --with",
         "status -c",
         "config check",
-        "config check -c",
         "export",
     ],
 )

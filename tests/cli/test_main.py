@@ -134,21 +134,6 @@ def test_spam_is_exit_code_1_and_anything_else_0(run: Run, tmp_path: Path) -> No
     assert (ham.returncode, ham.stdout[:3]) == (0, "ham")
 
 
-def test_a_message_cannot_move_the_terminal(run: Run) -> None:
-    run("learn", "spam", "-", text="Subject: \x1b[2Jx\n\n\x1b]0;owned\x07\n")
-
-    assert "\x1b" not in run("check", "-", text="Subject: \x1b[2Jx\n\n\x1b]0;owned\x07\n").stdout
-
-
-def test_redis_away_is_75(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "nb.yaml").write_text(f"redis: {{url: 'unix://{tmp_path}/nobody.sock'}}\n")
-
-    result = run("learn", "spam", "-", text="x")
-
-    assert result.returncode == 75
-    assert result.stderr.startswith("nbstream: Redis: ")
-
-
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [("verdict: {spam: 0.3}", 78, "verdict.spam: found 0.3, must be at least verdict.unsure"), ("", 0, "ok")],

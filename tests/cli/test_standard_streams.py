@@ -43,9 +43,7 @@ def run(words: str, config: Path, redirected: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("redirected", [">/dev/full", ">&-"])
-@pytest.mark.parametrize(
-    "words", ["--help", "learn --help", "config check nb.yaml", "check CONFIG lunch.eml", "export CONFIG -"]
-)
+@pytest.mark.parametrize("words", ["--help", "check CONFIG lunch.eml", "export CONFIG -"])
 def test_what_cannot_be_printed_is_74(words: str, redirected: str, config: Path) -> None:
     code, said = run(words, config, redirected)
 
@@ -88,13 +86,3 @@ def test_a_fault_is_printed_whole_and_is_not_the_code_for_spam(
     said = capsys.readouterr().err
     assert said.startswith("Traceback")
     assert said.endswith("ZeroDivisionError: so it is\n")
-
-
-def test_a_token_in_a_script_that_the_terminal_has_not_is_printed_as_it_can_be(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (config.parent / "lunch.eml").write_text("Subject: 昼食\n\n昼食\n")
-    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
-
-    assert run("learn CONFIG ham lunch.eml", config, "") == (0, "")
-    assert run("top-tokens CONFIG --class ham", config, "") == (0, "")

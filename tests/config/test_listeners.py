@@ -85,12 +85,6 @@ def spamd(folder: Path, text: str) -> Settings:
     ("text", "problem"),
     [
         ("{listen: 1783}", "listeners.spamd.listen: found 1783, must be HOST:PORT"),
-        (
-            '{socket_mode: "0600"}',
-            'its value stands behind the address now: listen: "unix:/PATH mode=0660',
-        ),
-        ("{max_bytes_in_flight: 5}", "limits.max_bytes_in_flight holds for all"),
-        ("{idle_timeout_seconds: 5}", "the time of a client is fixed: remove the key"),
         ("{group: mail}", "listeners.spamd.group"),
     ],
 )

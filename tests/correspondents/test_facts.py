@@ -15,7 +15,6 @@ from nbstream.correspondents.facts import (
     SENDER,
     CorrespondentFacts,
     CorrespondentTokenizer,
-    FactHasher,
     FactTimes,
 )
 from nbstream.mail.message import Message
@@ -67,14 +66,6 @@ def test_a_sender_whom_a_user_wrote_to_is_known_where_he_is_proved() -> None:
     assert tokens(facts, message(sender="carol@partner.example", proved="partner.example")) == []
 
 
-def test_a_sender_is_not_known_before_we_first_wrote_to_him() -> None:
-    """What is learned later from old folders gets the tokens that it got when it came."""
-    facts = facts_of(sent(BOB, at=NOW - 10 * DAY_SECONDS), sent(BOB, at=NOW - DAY_SECONDS))
-
-    assert tokens(facts, message(proved="partner.example", at=NOW - 11 * DAY_SECONDS)) == []
-    assert tokens(facts, message(proved="partner.example", at=NOW - 9 * DAY_SECONDS)) == [SENDER]
-
-
 def test_a_date_in_the_future_helps_nobody() -> None:
     facts = facts_of(sent(BOB, at=NOW + DAY_SECONDS))
 
@@ -93,13 +84,6 @@ def test_facts_expire() -> None:
     assert (len(facts.answers), len(facts.senders)) == (0, 1)
     facts.expire(much_later)
     assert (len(facts.answers), len(facts.senders)) == (0, 0)
-
-
-def test_another_key_gives_other_hashes() -> None:
-    one, other = FactHasher(b"k" * 32), FactHasher(b"l" * 32)
-
-    assert one.hash_sent(sent()) == HASHER.hash_sent(sent()) != other.hash_sent(sent())
-    assert one.fingerprint != other.fingerprint
 
 
 def test_where_nothing_is_known_the_tokens_are_those_of_the_tokenizer() -> None:

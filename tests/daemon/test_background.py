@@ -44,13 +44,13 @@ async def test_what_fails_is_started_again(error: Exception, caplog: pytest.LogC
         Work(3, error),
         Work(0),
     )
-    tasks.start("restorer", work.run)
+    tasks.start("evictor", work.run)
     tasks.start("mirror", other.run)
     await work.is_well.wait()
 
     assert (work.starts, other.starts) == (4, 1)
-    assert failed == {"restorer": 3, "mirror": 0}
-    assert tasks.failing == ["restorer"]
+    assert failed == {"evictor": 3, "mirror": 0}
+    assert tasks.failing == ["evictor"]
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 3
     assert all(record.exc_info for record in caplog.records)
     await tasks.stop()
@@ -58,7 +58,7 @@ async def test_what_fails_is_started_again(error: Exception, caplog: pytest.LogC
 
 async def test_what_has_run_for_a_while_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
     tasks, work = BackgroundTasks(lambda _name, _failures: None), Work(1)
-    tasks.start("restorer", work.run)
+    tasks.start("evictor", work.run)
     await work.is_well.wait()
     monkeypatch.setattr(module, "_SHOWN_SECONDS", 0)
 

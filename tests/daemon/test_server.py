@@ -24,8 +24,7 @@ from nbstream.page.responses import cookie_name
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.runtime import Runtime
 from nbstream.settings.values import Section
-from nbstream.store.logins import PageSessionStore
-from nbstream.store.model.keys import ModelKeys
+from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.store.model.model import Model
 from tests.filter.filters import PRIZE
 from tests.listeners.http.http_listener import free_socket
@@ -133,7 +132,7 @@ async def test_a_drain_leaves_no_work_of_the_page(
         {"state_dir": str(tmp_path), "listeners": {"http": {}}, "relay": {"next_hop": f"smtp://{next_hop}"}}
     )
     server = Server(settings, PYTHON, DaemonMetrics.create(PYTHON))
-    token = await PageSessionStore(client, ModelKeys("default")).create_session("read", "ann")
+    token = await PageSessionStore(client, LoginKeys("default")).create_session("read", "ann")
     cookies = {cookie_name(ADMIN_AREA.session_cookie, address): token}
     ready, tasks_before = asyncio.Event(), asyncio.all_tasks()
     with silent, caplog.at_level(logging.ERROR):

@@ -117,15 +117,6 @@ async def test_a_421_is_the_last_reply(play: Play, lmtp_to: LmtpTo) -> None:
     await server.played()
 
 
-async def test_a_reply_too_many_answers_no_later_command(play: Play, lmtp_to: LmtpTo) -> None:
-    server = await play(TO_BOB_AND_CAROL + SAVED * 3 + "C: gone\n", ASK + ASK_BOB + DATA + SAVED, lmtp=True)
-    next_hop = lmtp_to(server.port)
-
-    assert (await send(next_hop, BOB, CAROL)).per_recipient(2) == (SAVED_REPLY,) * 2
-    assert await send(next_hop, BOB) == DataReplies((SAVED_REPLY,))
-    await server.played()
-
-
 class RawServer:
     """A server that takes every recipient, and answers the message with these bytes, in pieces of this size."""
 
@@ -196,10 +187,3 @@ async def test_replies_to_many_recipients_that_come_at_once(piece_bytes: int) ->
     answer = b"".join(b"%d 2.0.0 <bob@a.test> %s\r\n" % (250 + number % 2, b"x" * 60) for number in range(2000))
 
     assert await codes_after(answer, piece_bytes, 2000) == [250, 251] * 1000
-
-
-def test_the_next_hop_says_that_it_answers_each_recipient() -> None:
-    async def answers(lmtp: bool) -> bool:
-        return SmtpNextHop(SmtpServer("127.0.0.1", 1, lmtp=lmtp)).answers_each_recipient
-
-    assert [asyncio.run(answers(lmtp)) for lmtp in (True, False)] == [True, False]

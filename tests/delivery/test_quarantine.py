@@ -59,14 +59,6 @@ def aged(message: QuarantinedMessage, days: float) -> QuarantinedMessage:
     )
 
 
-async def test_a_message_is_read_with_its_envelope(tmp_path: pathlib.Path) -> None:
-    message = await put(Quarantine(tmp_path / "q"))
-
-    assert quarantine.read_message(message) == (note(), b"X-Nbstream: spam\r\n" + CONTENT)
-    assert quarantine.read_subject(message) == (note(), "x")
-    assert not message.in_doubt
-
-
 _ADDRESS = st.text(st.characters(codec=None), max_size=30).map(
     lambda text: text.encode("utf-8", "surrogatepass").decode("utf-8", "surrogateescape")
 )
@@ -132,11 +124,6 @@ async def test_only_the_beginning_of_a_large_message_is_read_for_its_subject(tmp
     assert quarantine.read_subject(message)[1] == "x"
 
 
-async def test_of_a_large_message_only_the_beginning_is_read_where_that_is_enough(tmp_path: pathlib.Path) -> None:
-    message = await put(Quarantine(tmp_path / "q"), content=CONTENT + b"x" * 100_000)
-    assert quarantine.read_message(message, 40) == (note(), quarantine.read_message(message)[1][:45])
-
-
 async def test_a_message_that_may_have_been_delivered_is_marked_in_the_folder(tmp_path: pathlib.Path) -> None:
     folder = Quarantine(tmp_path)
     first = await put(folder)
@@ -192,14 +179,6 @@ async def test_old_messages_are_removed_and_counted(tmp_path: pathlib.Path) -> N
     assert counts_seen == [(2, 2)]
 
 
-async def test_without_a_limit_of_days_nothing_is_removed(tmp_path: pathlib.Path) -> None:
-    folder = Quarantine(tmp_path)
-    aged(await put(folder), 3650)
-
-    assert folder.remove_expired(None) == RetentionResult(1, 0)
-    assert Quarantine(tmp_path / "none").remove_expired(30) == RetentionResult(0, 0)
-
-
 async def test_a_message_that_cannot_be_removed_is_reported_and_the_others_are_removed(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -222,13 +201,6 @@ async def test_at_most_the_limit_is_removed_at_once(tmp_path: pathlib.Path) -> N
 
     assert folder.remove_expired(30, limit=2) == RetentionResult(1, 2)
     assert folder.remove_expired(30, limit=2) == RetentionResult(0, 1)
-
-
-async def test_a_folder_that_cannot_be_read_is_an_input_error(tmp_path: pathlib.Path) -> None:
-    (tmp_path / "new").write_bytes(b"in the way")
-
-    with pytest.raises(InputError, match="Not a directory"):
-        Quarantine(tmp_path).remove_expired(30)
 
 
 # Files are written all or none

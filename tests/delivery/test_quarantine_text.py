@@ -34,16 +34,6 @@ def test_html_is_its_text_and_an_attachment_is_nothing() -> None:
     assert [part.split() for part in shown.parts] == [["Yes"]]
 
 
-def test_tags_in_capitals_are_tags_and_the_text_keeps_its_own() -> None:
-    shown = shown_text(message_of(text_part(b"<HTML><STYLE>no</STYLE><P>Dear A&amp;B<BR>Yes", b"text/html")))
-    assert shown.parts[0].split() == ["Dear", "A&B", "Yes"]
-
-
 def test_a_long_text_is_cut_and_what_follows_is_not_shown() -> None:
     shown = shown_text(message_of(text_part(b"a" * 15_000), text_part(b"b" * 15_000), text_part(b"c")))
     assert ([len(part) for part in shown.parts], shown.is_cut) == ([15_000, 5_000], True)
-
-
-def test_a_text_that_just_fits_is_not_called_cut() -> None:
-    shown = shown_text(message_of(text_part(b"a" * 20_000), text_part(b"")))
-    assert (sum(map(len, shown.parts)), shown.is_cut) == (20_000, False)

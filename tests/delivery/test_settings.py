@@ -8,11 +8,10 @@ from typing import TypeAlias
 
 import pytest
 
-from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.config import load_settings
 from nbstream.delivery.next_hop_connection import RelayTls, SmtpServer
-from nbstream.delivery.settings import ServerNextHopSetting, TlsLevel
+from nbstream.delivery.settings import TlsLevel
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import ConfigError
 
@@ -46,19 +45,6 @@ def secrets(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "setting"),
-    [
-        ("smtp://mx:25", ServerNextHopSetting("smtp", TcpAddress("mx", 25))),
-        ("lmtp://[::1]:24", ServerNextHopSetting("lmtp", TcpAddress("::1", 24))),
-        ("lmtp:unix:/run/dovecot/lmtp", ServerNextHopSetting("lmtp", UnixAddress(Path("/run/dovecot/lmtp")))),
-        ("smtp:unix:/run/mx", ServerNextHopSetting("smtp", UnixAddress(Path("/run/mx")))),
-    ],
-)
-def test_servers(write: Write, text: str, setting: ServerNextHopSetting) -> None:
-    assert load_settings(write(f"relay: {{next_hop: '{text}'}}")).relay.next_hop == setting
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "lmtp://h",
@@ -73,13 +59,6 @@ def test_servers(write: Write, text: str, setting: ServerNextHopSetting) -> None
 )
 def test_what_is_no_server(write: Write, text: str) -> None:
     assert "relay.next_hop: " in refusal_of(write(f"relay: {{next_hop: '{text}'}}"))
-
-
-@pytest.mark.parametrize(
-    ("text", "mode"), [("off", "off"), ("'off'", "off"), ("may", "may"), ("verify", "verify")]
-)
-def test_modes_of_tls(write: Write, text: str, mode: str) -> None:
-    assert load_settings(write(f"relay: {{next_hop: smtp://mx:25, tls: {text}}}")).relay.tls == mode
 
 
 REFUSALS = {

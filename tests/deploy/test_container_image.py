@@ -127,7 +127,7 @@ def test_it_is_started_checked_taught_and_stopped(
     assert lines[0].startswith("1 learned as spam")
     assert lines[1:3] == ["<form", "without a login 403"]
     assert lines[3].startswith("daemon   running")
-    assert lines[4] == "engine   native (engine: auto)"
+    assert lines[4] == "engine   native (its library fits)"
     assert lines[5:] == ["stopped with 0"]
 
 

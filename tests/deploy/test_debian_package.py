@@ -193,7 +193,7 @@ def test_it_follows_an_installation_by_hand(root: BareRoot, package: Path) -> No
         *("systemd-standalone-tmpfiles", put(root, package)),
     )
 
-    assert f"{CONFIG}:2: relay.max_connections: this key is gone" in said
+    assert f"{CONFIG}:2: relay.max_connections: found an unknown key" in said
     assert f"the service was not restarted. Mend {CONFIG}" in said
     assert "/etc/systemd/system/nbstream.service is of another installation" in said
     assert "next_hop: maildir" in root.run("cat", CONFIG)

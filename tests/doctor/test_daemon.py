@@ -17,6 +17,7 @@ from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.doctor import daemon as doctor
 from nbstream.doctor.daemon import examine_configuration, examine_daemon, open_files_finding
 from nbstream.doctor.examination import Site
+from nbstream.engine.choice import ENVIRONMENT
 from tests.conftest import RedisServer
 from tests.doctor.sites import kind_names, make_site, the
 from tests.engine.native import native_library
@@ -55,18 +56,20 @@ async def test_a_daemon_of_another_version_waits_for_a_restart(tmp_path: Path) -
     assert "0.5.9" in the(found, doctor.OTHER_VERSION).what
 
 
-async def test_the_engine_and_why_it_is_that_one_are_said(tmp_path: Path) -> None:
+async def test_the_engine_and_why_it_is_that_one_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ENVIRONMENT, "python")
     daemon = replace(RUNNING, engine="native")
 
-    found = await examine_daemon(make_site(tmp_path, "engine: python\n", daemon))
+    found = await examine_daemon(make_site(tmp_path, daemon=daemon))
 
-    assert "engine: python" in the(found, doctor.SLOW_ENGINE).what
+    assert "NBSTREAM_ENGINE=python" in the(found, doctor.SLOW_ENGINE).what
     the(found, doctor.OTHER_ENGINE)
 
 
-async def test_the_native_engine_is_fine(tmp_path: Path) -> None:
+async def test_the_native_engine_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     native_library()
-    found = await examine_daemon(make_site(tmp_path, "engine: native\n"))
+    monkeypatch.setenv(ENVIRONMENT, "native")
+    found = await examine_daemon(make_site(tmp_path))
 
     the(found, doctor.ENGINE)
 

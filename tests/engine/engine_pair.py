@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nbstream.assembly.filter import make_filter
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.config import Settings
-from nbstream.engine.choice import LIBRARY_FILE, PYTHON, Engine, choose_engine
+from nbstream.engine.choice import ENVIRONMENT, LIBRARY_FILE, PYTHON, Engine, choose_engine
 from nbstream.filter import Filter, FilterObserver
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
@@ -126,7 +126,7 @@ def _observed_check(check: Check) -> dict[str, object]:
 
 def native_engine(library: Path = LIBRARY_FILE) -> Engine:
     """Return the native engine of a library. Raises ``ConfigError`` where it does not fit."""
-    return choose_engine("native", file=library, environment={})
+    return choose_engine(file=library, environment={ENVIRONMENT: "native"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,16 +120,6 @@ def test_inbox_moves_spam_with_one_probability_and_ham_with_the_other(draw: floa
     assert learned(parse_regime("inbox:0.2,0.4,0"), cases) == moved
 
 
-def test_inbox_without_numbers_moves_three_of_ten_fifty_messages_later() -> None:
-    cases = stream(*[("spam", Verdict.HAM)] * 50)
-    last = replace(cases[0], position=51)
-    regime, untouched = parse_regime("inbox"), parse_regime("inbox")
-
-    assert learned(regime, [replace(each, draw=0.29) for each in cases]) == []
-    assert learned(regime, [last]) == [1]
-    assert learned(untouched, [replace(each, draw=0.3) for each in (*cases, last)]) == []
-
-
 def test_the_delay_of_inbox_is_counted_in_messages_and_not_in_corrections() -> None:
     wrong, right = ("spam", Verdict.HAM), ("spam", Verdict.SPAM)
     regime = parse_regime("inbox:1,1,2")
@@ -174,14 +164,6 @@ def test_another_name_is_refused(name: str) -> None:
 )
 def test_spam_only_learns_the_label_of_spam_in_the_inbox_alone(label: str, verdict: Verdict, moved: bool) -> None:
     assert learned(parse_regime("spam-only:1,0,5"), stream((label, verdict))) == [1] * moved
-
-
-def test_spam_only_without_numbers_moves_three_of_ten_fifty_messages_later_and_keeps_after_two_hundred() -> None:
-    moved = stream(*[("spam", Verdict.UNSURE)] * 51, draw=0.29)
-
-    assert learned(parse_regime("spam-only"), moved) == [1]
-    assert learned(parse_regime("spam-only"), [replace(each, draw=0.3) for each in moved]) == []
-    assert messages_until_kept("spam-only") == 200
 
 
 @pytest.mark.parametrize(("name", "messages"), [("spam-only:0.3,50,7", 7), ("inbox", None), ("none", None)])

@@ -64,19 +64,6 @@ def test_an_undefined_measure_is_null() -> None:
     assert only_ham["sm_percent"] is only_ham["lam_percent"] is only_ham["one_minus_auc_percent"] is None
 
 
-def test_the_text_is_aligned_and_an_undefined_measure_is_a_dash() -> None:
-    lines = (
-        build_report(EvaluationResult(ROWS[1:3], 0.25), EvaluationOptions("errors"), 0, None)
-        .to_text()
-        .splitlines()
-    )
-
-    assert lines[0] == "2 measured: 0 spam, 2 ham; 0 learned (errors)"
-    assert any(line.startswith("ham called spam (hm) ") and line.endswith(" 50.00 %") for line in lines)
-    assert any(line.startswith("spam missed (sm; unsure is a miss) ") and line.endswith(" - %") for line in lines)
-    assert len({len(line) for line in lines if line.endswith("%")}) == 1
-
-
 def test_scores_come_back_from_their_table_as_they_were() -> None:
     file = io.StringIO()
 

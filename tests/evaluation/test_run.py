@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from types import SimpleNamespace
 
 import pytest
 from redis.asyncio import Redis
@@ -12,7 +11,6 @@ from redis.asyncio import Redis
 from nbstream.assembly.filter import make_filter
 from nbstream.assembly.policy import make_message_reader
 from nbstream.config import Settings
-from nbstream.evaluation import run
 from nbstream.evaluation.regimes import LabelledCheck
 from nbstream.evaluation.run import (
     CachingTokenizer,
@@ -25,7 +23,6 @@ from nbstream.evaluation.streams import LabelledContent
 from nbstream.filter import AutolearnLayer, Check, KeptMailLearner, Lesson, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
-from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model as StoredModel
 from nbstream.store.model.model import temporary_model
@@ -64,44 +61,6 @@ async def test_a_message_is_scored_before_its_label_is_learned() -> None:
     assert result.learned == 1  # the second time it is known already
 
 
-async def test_a_delayed_label_is_learned_after_the_delay_and_not_before() -> None:
-    message = stream(1)[0]
-
-    result = await run_over([message] * 5, EvaluationOptions("delayed:2"))
-
-    assert [row.score != 0.0 for row in result.rows] == [False, False, False, True, True]
-    assert result.learned == 1
-
-
-async def test_without_labels_nothing_is_learned() -> None:
-    result = await run_over(stream(10), EvaluationOptions("none"))
-
-    assert {row.score for row in result.rows} == {0.0}
-    assert (result.learned, result.tokens_per_message) == (0, None)
-
-
-async def test_errors_learns_fewer_labels_than_unsure_and_both_fewer_than_immediate() -> None:
-    everything = await run_over(stream(150))
-    unsure = await run_over(stream(150), EvaluationOptions("unsure"))
-    errors = await run_over(stream(150), EvaluationOptions("errors"))
-
-    assert 6 <= errors.learned <= unsure.learned < everything.learned == 150
-
-
-async def test_every_label_of_the_first_messages_is_learned_and_none_is_a_correction() -> None:
-    result = await run_over(stream(40), EvaluationOptions("first:15"))
-
-    assert (result.learned, result.labels.corrections) == (15, 0)
-
-
-async def test_in_the_inbox_regime_only_mail_in_the_wrong_folder_is_labelled() -> None:
-    result = await run_over(stream(150), EvaluationOptions("inbox:1,1,0", taught=10))
-
-    misplaced = [row for row in result.rows[10:] if row.verdict.is_spam != (row.label == "spam")]
-    assert 0 < len(misplaced) < 140
-    assert (result.learned, result.labels.corrections) == (10 + len(misplaced), len(misplaced))
-
-
 async def test_the_draws_of_a_message_do_not_depend_on_what_was_labelled_before() -> None:
     """A spam is moved by its draw, and this one alone: all are in the inbox while nothing is called spam."""
     moved: list[set[int]] = []
@@ -122,22 +81,6 @@ async def test_a_flipped_label_is_a_mistake_about_the_folder_too() -> None:
 
     misplaced = [row for row in result.rows[30:] if row.verdict.is_spam == (row.label == "spam")]
     assert result.labels.corrections == len(misplaced) == result.learned - 30
-
-
-@pytest.mark.parametrize(("label", "contradictions"), [("spam", 0), ("ham", 1)])
-async def test_a_contradiction_is_a_label_on_the_other_side_than_the_check(
-    label: str, contradictions: int
-) -> None:
-    messages = stream(40)
-    spam = messages[4]
-    assert spam.label == "spam"
-    assert isinstance(spam.content, bytes)
-    copy = LabelledContent(label, spam.content.replace(b"<7.4@", b"<copy@"))
-
-    result = await run_over([*messages, copy], EvaluationOptions("unsure", taught=40))
-
-    assert result.rows[-1].probability > result.thresholds.unsure
-    assert result.labels.contradictions == contradictions
 
 
 def checked(probability: float) -> Check:
@@ -179,27 +122,6 @@ async def test_what_insisting_would_lead_to_is_counted_and_nothing_is_learned_by
     assert labels.believed < labels.believed_twice <= labels.contradictions
     assert result.learned == len(messages)
     assert sum((await model.look_up([]))[1].messages) == len(messages)
-
-
-async def test_the_seconds_of_a_run_have_no_part_in_what_insisting_would_lead_to(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Only that looks a ledger entry up outside of a commit; on the clock here each look takes a second."""
-
-    class CountingModel(MemoryModel):
-        looks = 0
-
-        async def entry(self, message_key: str) -> LedgerEntry | None:
-            self.looks += 1
-            return await super().entry(message_key)
-
-    model = CountingModel()
-    monkeypatch.setattr(run, "time", SimpleNamespace(perf_counter=lambda: float(model.looks)))
-
-    result = await run_over(stream(60), EvaluationOptions(label_noise=0.3), model)
-
-    assert model.looks > 0
-    assert result.seconds == 0.0
 
 
 async def test_noise_flips_learned_labels_and_no_measured_one() -> None:
@@ -319,16 +241,3 @@ async def test_where_only_spam_is_moved_kept_mail_brings_the_first_verdict_and_w
     assert with_kept_mail.autolearned > 10
     assert {row.verdict for row in alone.rows} == {Verdict.UNSURE}
     assert Verdict.HAM in {row.verdict for row in with_kept_mail.rows}
-
-
-async def test_a_message_is_kept_mail_when_that_many_others_have_come() -> None:
-    assert (await run_spam_only("spam-only:1,0,20", autolearns=True, count=20)).autolearned == 0
-    assert (await run_spam_only("spam-only:0,0,20", autolearns=True, count=22)).autolearned == 2
-
-
-async def test_the_first_verdict_is_that_of_the_message_after_enough_was_learned() -> None:
-    result = await run_over(stream(30))
-
-    labels = [row.label for row in result.rows]
-    enough = next(n for n in range(30) if min(labels[:n].count("ham"), labels[:n].count("spam")) == 3)
-    assert result.first_verdict == enough + 1

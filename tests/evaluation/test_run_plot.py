@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 from pathlib import Path
 
 import pytest
@@ -32,35 +31,11 @@ def rows(count: int, distance: float = 3.0) -> list[EvaluationRow]:
     return rows_to_draw
 
 
-def test_the_three_panels_have_their_axes_and_legends() -> None:
-    figure = run_figure(RowArrays.from_rows(rows(500)), 1000, THRESHOLDS)
-
-    roc, learning, histogram = figure.axes
-    assert (roc.get_xscale(), roc.get_yscale(), learning.get_yscale(), histogram.get_yscale()) == ("log",) * 4
-    assert [axes.get_xlabel() for axes in figure.axes] == [
-        "ham called spam (%)",
-        "messages seen",
-        "score: log-odds of spam (nats)",
-    ]
-    assert all(axes.get_ylabel() and axes.get_legend() for axes in figure.axes)
-    assert learning.lines[0].get_xdata()[-1] == 1500  # type: ignore[index]  # an array
-    texts = [text.get_text() for text in histogram.get_legend().get_texts()]  # type: ignore[union-attr]  # is there
-    assert texts == ["ham", "spam", "unsure from P = 0.5 on", "spam from P = 0.95 on", "reject from P = 0.999 on"]
-
-
 def test_thresholds_are_drawn_at_the_scores_that_reach_them() -> None:
     _, _, histogram = run_figure(RowArrays.from_rows(rows(500)), 0, Thresholds(0.5, 0.75)).axes
 
     scores = [line.get_xdata()[0] for line in histogram.lines]  # type: ignore[index]  # a list
     assert scores == pytest.approx([0.0, 25.0])
-
-
-def test_the_file_is_a_png_of_a_column(tmp_path: Path) -> None:
-    write_run_plot(tmp_path / "a.png", RowArrays.from_rows(rows(300)), 0, THRESHOLDS)
-
-    head = (tmp_path / "a.png").read_bytes()[:24]
-    assert head[:8] == b"\x89PNG\r\n\x1a\n"
-    assert struct.unpack(">II", head[16:]) == (700, 1480)
 
 
 @pytest.mark.parametrize(

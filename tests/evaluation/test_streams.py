@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -76,27 +75,11 @@ def test_a_line_separator_that_csv_does_not_know_stays_in_its_text(tmp_path: Pat
     assert [message.content for message in stream.messages] == ["one\u2028two\x0bthree", "x"]
 
 
-def test_a_text_may_be_as_long_as_a_mail(tmp_path: Path) -> None:
-    before = csv.field_size_limit()
-    stream = read_stream(write_text(tmp_path / "a.csv", f"spam,{'long ' * 100_000}\n"))
-
-    assert [len(message.content) for message in stream.messages] == [500_000]
-    assert csv.field_size_limit() == before
-
-
 def test_a_file_whose_second_line_names_a_file_is_an_index(tmp_path: Path) -> None:
     write_text(tmp_path / "lunch", "Subject: lunch\n\n")
 
     with pytest.raises(InputError, match=r"a\.tsv:1: there is no dinner"):
         read_stream(write_text(tmp_path / "a.tsv", "ham\tdinner\nham\tlunch\n"))
-
-
-def test_a_first_line_that_names_a_file_makes_an_index(tmp_path: Path) -> None:
-    write_text(tmp_path / "lunch", "Subject: lunch\n\n")
-
-    assert read_stream(write_text(tmp_path / "a.tsv", "ham\tlunch\n")).description == "an index of messages"
-    assert read_stream(write_text(tmp_path / "b.tsv", "ham\tdinner\n")).description == "a table of texts"
-    assert read_stream(write_text(tmp_path / "c.tsv", f"ham\t{'x' * 5000}\n")).description == "a table of texts"
 
 
 @pytest.mark.parametrize(

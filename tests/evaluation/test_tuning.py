@@ -110,32 +110,6 @@ def test_changes_are_the_verdicts_that_differ(pairs: Pairs, before: Thresholds, 
         assert errors.called_spam_change(label) == hits[1] - hits[0]
 
 
-def test_below_an_infinite_spam_threshold_verdicts_are_unsure() -> None:
-    sample = LabelledSample.from_prequential_scores(
-        prequential_scores([("spam", 0.999), ("ham", 0.7), ("ham", 0.01)])
-    )
-
-    never = Thresholds(0.5, math.inf)
-
-    assert tuning.count_unsure(sample, never) == tuning.VerdictCounts(ham=1, spam=1)
-    assert tuning.count_errors_at(sample, never).spam_missed.tolist() == [1]
-
-
-def test_the_sentence_states_both_directions() -> None:
-    mail = [("ham", 0.96), ("ham", 0.97), ("spam", 0.96), ("ham", 0.1), ("spam", 0.999)] * 250
-    sample = LabelledSample.from_prequential_scores(prequential_scores(mail))
-    lenient, strict = Thresholds(0.5, 0.95), Thresholds(0.5, 0.99)
-
-    stricter, back, same = (
-        tuning.compare_verdicts(sample, *pair).to_sentence()
-        for pair in ((lenient, strict), (strict, lenient), (strict, strict))
-    )
-
-    assert stricter == "would have moved 500 ham out of spam, let 250 more spam through, of the last 1,250"
-    assert back == "would have moved 500 more ham into spam, caught 250 more spam, of the last 1,250"
-    assert same == "would have called the same messages spam, of the last 1,250"
-
-
 def test_the_cost_is_relative_to_missing_all_spam() -> None:
     mail = [("ham", 0.99)] * 2 + [("ham", 0.1)] * 98 + [("spam", 0.9)] * 4 + [("spam", 0.999)] * 46
     errors = tuning.count_errors(

@@ -197,15 +197,13 @@ class Interrupted(AutolearnModel):
         old: LedgerEntry | None,
         new: LedgerEntry | None,
         note: LessonNote,
-        *,
-        waits_for_replicas: bool = True,
     ) -> bytes | LedgerConflict:
         """As a layer does, with a person in between."""
         speaks = self.lesson is None and new is not None
         if speaks and self.moment == "before":
             self.lesson = asyncio.create_task(self.person.learn(self.message, "ham", "test"))
             await self.lesson
-        change = await super().commit_lesson(message_key, old, new, note, waits_for_replicas=waits_for_replicas)
+        change = await super().commit_lesson(message_key, old, new, note)
         if speaks and self.moment == "after":
             self.lesson = asyncio.create_task(self.person.learn(self.message, "ham", "test"))
             await self.lesson
@@ -241,14 +239,12 @@ class LearnedMeanwhile(Model):
         old: LedgerEntry | None,
         new: LedgerEntry | None,
         note: LessonNote,
-        *,
-        waits_for_replicas: bool = True,
     ) -> bytes | LedgerConflict:
         """As a model does, a moment too late."""
         if new:
             await self.make_site.check(self.raw)
             assert await self.make_site.model.entry(message_key)
-        return await super().commit_lesson(message_key, old, new, note, waits_for_replicas=waits_for_replicas)
+        return await super().commit_lesson(message_key, old, new, note)
 
     async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
         """Likewise."""

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import Filter, LabelledMessage, Lesson, LessonOutcome
 from nbstream.filter.bulk import BATCH_SIZE
 from nbstream.mail.message import Message
@@ -67,29 +67,6 @@ def messages_by_label(count: int) -> dict[str, list[Message]]:
     for label, raw in letters(count):
         by_label[label].append(Message.parse(raw))
     return by_label
-
-
-async def test_many_messages_are_learned_as_if_one_after_another_to_the_last_digit(client: Redis) -> None:
-    heaps = messages_by_label(2 * BATCH_SIZE + 96)
-    taught = {"spam": heaps["spam"], "ham": heaps["ham"][:64]}
-    assert len(taught["spam"]) > BATCH_SIZE
-    many, model = make_filter(client), Model(client, "test", 3600)
-    in_bulk = [lesson for label, heap in taught.items() for lesson in await teach(many, heap, label)]
-    counts, entries = await stored(model), await live_entries(model)
-    assert counts == await summed(model)
-    await client.flushall()
-
-    one = make_filter(client)
-    single_results = [
-        await one.learn(message, label, "test") for label, messages in taught.items() for message in messages
-    ]
-
-    assert [lesson.after.id for lesson in in_bulk] == [lesson.after.id for lesson in single_results]
-    assert [lesson.after.state for lesson in in_bulk] == [lesson.after.state for lesson in single_results]
-    assert counts == await stored(model)
-    assert [lesson.after for lesson in in_bulk] == [lesson.after for lesson in single_results]
-    weights = {key: entry.weight for key, entry in (await live_entries(model)).items()}
-    assert {key: entry.weight for key, entry in entries.items()} == weights
 
 
 @pytest.mark.parametrize("most_names", [0, 1 << 18])
@@ -245,17 +222,6 @@ async def test_many_messages_are_relearned_and_unlearned_and_nothing_is_left(cli
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
-async def test_a_message_that_comes_several_times_is_learned_once(client: Redis) -> None:
-    spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    one, other, *_ = messages_by_label(10)["spam"]
-
-    lessons = await teach(spam_filter, [one, other, one, one, other], "spam")
-
-    assert [lesson.outcome for lesson in lessons] == [LessonOutcome.LEARNED] * 2 + [LessonOutcome.ALREADY] * 3
-    assert (await model.totals()).messages == (0, 2)
-    assert await stored(model) == await summed(model)
-
-
 class LateModel(Model):
     """A model in which another person gives ``message`` the other label right before many are written."""
 
@@ -398,9 +364,7 @@ async def spoil(model: Model | AutolearnModel, message: Message, field: str = "w
     await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "much"})
 
 
-@pytest.mark.parametrize("label", ["ham", None])
-@pytest.mark.parametrize("where", ["people", "layer"])
-@pytest.mark.parametrize("field", ["weight", "label"])
+@pytest.mark.parametrize(("label", "where", "field"), [("ham", "people", "weight"), (None, "layer", "label")])
 async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
     client: Redis, label: str | None, where: str, field: str
 ) -> None:
@@ -423,56 +387,6 @@ async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
     assert [lesson.outcome for lesson in results if isinstance(lesson, Lesson)] == [done] * (len(messages) - 1)
 
 
-async def test_of_many_who_unlearn_the_same_messages_at_once_one_has_done_it(client: Redis) -> None:
-    messages = messages_by_label(10)["spam"]
-    await teach(make_filter(client), messages, "spam")
-
-    together, single = Together(4), make_filter(client)
-    filters = [with_parts(single, model=together.model(single.parts.model)) for _ in range(4)]
-    lessons = await asyncio.gather(*(teach(one, messages, None) for one in filters))
-
-    done = outcomes(lesson for of_one in lessons for lesson in of_one)
-    assert done == {LessonOutcome.UNLEARNED: len(messages), LessonOutcome.UNKNOWN: 3 * len(messages)}
-
-
-class NotedModel(Model):
-    """A model whose counts are read elsewhere: ``waited`` are the changes that were waited for there."""
-
-    waited: tuple[bytes, ...] = ()
-
-    async def wait_until_applied(self, change: bytes) -> None:
-        self.waited += (change,)
-
-
-async def test_lessons_whose_replies_are_lost_are_made_once_and_reported_as_made(
-    client: Redis, shared_redis: RedisServer, tmp_path: Path
-) -> None:
-    lost: list[bytes] = []
-
-    async def lose(request: bytes) -> Fate:
-        if b"EVALSHA" in request and not lost:
-            lost.append(request)
-            return Fate.LOSE_REPLY
-        return Fate.PASS
-
-    messages = messages_by_label(100)["ham"]
-    await teach(make_filter(client), messages_by_label(10)["spam"], "spam")  # Redis knows the script
-    async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
-        lossy = open_client(ConnectionOptions(way.url))
-        spam_filter, counts = make_filter(lossy), NotedModel(lossy, "test", 3600)
-        spam_filter = with_parts(spam_filter, counts=counts)
-        lessons = await teach(spam_filter, messages[:5], "ham")
-        model = Model(client, "test", 3600)
-        assert counts.waited == (await model.last_change(),)
-        lessons += await teach(spam_filter, messages[5:], "ham")
-        await lossy.aclose()
-
-    assert lost
-    assert outcomes(lessons) == {LessonOutcome.LEARNED: len(messages)}
-    assert (await model.totals()).messages[0] == len(messages)
-    assert await stored(model) == await summed(model)
-
-
 async def test_a_server_that_has_forgotten_the_script_gets_it_again(client: Redis) -> None:
     spam_filter = make_filter(client)
     await teach(spam_filter, messages_by_label(10)["ham"], "ham")
@@ -480,25 +394,6 @@ async def test_a_server_that_has_forgotten_the_script_gets_it_again(client: Redi
 
     assert outcomes(await teach(spam_filter, messages_by_label(60)["spam"], "spam")).total() > 16
     assert await stored(Model(client, "test", 3600)) == await summed(Model(client, "test", 3600))
-
-
-async def test_a_server_out_of_memory_refuses_and_the_same_is_learned_later(own_redis: RedisServer) -> None:
-    client = open_client(ConnectionOptions(own_redis.url))
-    spam_filter, model, messages = make_filter(client), Model(client, "test", 3600), messages_by_label(100)["spam"]
-    await teach(spam_filter, messages[:5], "spam")
-    before = await stored(model)
-    await client.config_set("maxmemory", "1")
-
-    lessons: list[Result] = []
-    with pytest.raises(StoreRefuses, match=r"OutOfMemory|OOM"):  # as Redis 7 and 6.2 say it
-        await spam_filter.learn_many(labelled(stream_of(messages), "spam"), SOURCE, lessons.append)
-    assert outcomes(lessons) == {LessonOutcome.ALREADY: 5}
-    assert await stored(model) == before
-
-    await client.config_set("maxmemory", "0")
-    assert outcomes(await teach(spam_filter, messages, "spam"))[LessonOutcome.LEARNED] == len(messages) - 5
-    assert await stored(model) == await summed(model)
-    await client.aclose()
 
 
 class DeafModel(Model):
@@ -591,20 +486,6 @@ async def test_a_second_cancellation_ends_what_is_on_its_way_too(
             await task
         assert not learning_tasks()
         await hanging.aclose()
-
-
-async def test_where_counts_are_full_what_fits_is_learned_and_the_rest_is_refused(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spam_filter, messages, lessons = make_filter(client), messages_by_label(60)["spam"], list[Result]()
-    monkeypatch.setattr("nbstream.filter.message_counts.MAX_COUNT", 300_000)
-
-    with pytest.raises(CountsFull):
-        await spam_filter.learn_many(labelled(stream_of(messages), "spam"), SOURCE, lessons.append)
-
-    model = Model(client, "test", 3600)
-    assert 0 < len(lessons) <= sum((await model.totals()).messages) < len(messages)
-    assert await stored(model) == await summed(model)
 
 
 @pytest.mark.parametrize("label", ["ham", None])

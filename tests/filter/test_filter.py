@@ -45,7 +45,7 @@ from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, Together, budgeted_filter, labelled, make_filter, with_parts
 from tests.letters import letters
 from tests.store.mirror.mirrors import running
-from tests.store.proxy import Fate, LosesOneReply, Proxy
+from tests.store.proxy import Fate, Proxy
 
 
 class Recorder(FilterObserver):
@@ -84,14 +84,6 @@ async def test_feedback_says_what_it_did(client: Redis) -> None:
     assert not await client.exists(model.keys.totals, *model.keys.counts, model.keys.ledger(PRIZE.key))
 
 
-async def test_a_lesson_shows_the_check_before_and_after(client: Redis) -> None:
-    lesson = await make_filter(client).learn(PRIZE, "spam", "test")
-
-    assert lesson.before.probability == pytest.approx(0.5)
-    assert lesson.after.probability > 0.5
-    assert lesson.after.state.learned == {"ham": 0, "spam": 1}
-
-
 async def stored(client: Redis) -> list[Any]:
     """Counts and totals of the model, field by field."""
     keys = Model(client, "test", 3600).keys
@@ -120,20 +112,6 @@ async def prequential_scores(model: Model) -> dict[str, dict[bytes, int]]:
         label: {name: int(count) for name, count in zip(SCORE_BINS, column, strict=True) if count}
         for label, column in zip(CLASSES, rows.T, strict=True)
     }
-
-
-async def test_each_message_counts_once_for_the_calibration(client: Redis) -> None:
-    spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    stream = list(letters(30))
-    for label, raw in stream:
-        await spam_filter.learn(Message.parse(raw), label, "test")
-
-    by_class = await prequential_scores(model)
-
-    assert {label: sum(bins.values()) for label, bins in by_class.items()} == {
-        label: WEIGHT_ONE * sum(given == label for given, _ in stream) for label in CLASSES
-    }
-    assert len(by_class["ham"]) + len(by_class["spam"]) > 4
 
 
 async def test_the_calibration_learns_the_score_before_the_first_label(client: Redis) -> None:
@@ -173,19 +151,6 @@ async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_
             assert await direct.check(Message.parse(raw)) == lesson.after
 
 
-async def test_contradicting_writers_leave_one_entry_and_its_counts(client: Redis) -> None:
-    filters = [make_filter(client) for _ in range(4)]
-
-    await asyncio.gather(
-        *(spam_filter.learn(PRIZE, ("spam", "ham")[n % 2], "test") for n, spam_filter in enumerate(filters))
-    )
-
-    totals = await Model(client, "test", 3600).totals()
-    assert sum(totals.messages) == 1
-    await filters[0].unlearn(PRIZE, "test")
-    assert not await client.exists(Model(client, "test", 3600).keys.totals)
-
-
 async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
     recorder = Recorder()
     spam_filter = make_filter(client, observer=recorder)
@@ -214,39 +179,6 @@ async def test_a_check_in_the_queue_waits_while_those_before_it_are_tokenized(cl
     assert third.wait > second.tokenize
 
 
-async def test_the_check_of_tokens_waits_in_the_queue(client: Redis) -> None:
-    queue = CheckQueue()
-    spam_filter = make_filter(client, check_queue=queue)
-    taken = spam_filter.parts.tokenizer.take_apart(PRIZE)
-    order: list[str] = []
-
-    async def check() -> None:
-        await spam_filter.check_tokens(taken.key, taken.tokens)
-        order.append("check")
-
-    async def other_check() -> None:
-        await queue.wait_for_turn()
-        order.append("other")
-
-    await queue.wait_for_turn()
-    await asyncio.gather(other_check(), check())
-
-    assert order == ["other", "check"]
-
-
-async def test_a_large_message_is_scored_like_a_small_one(client: Redis) -> None:
-    spam_filter = make_filter(client)
-    for label, raw in letters(30):
-        await spam_filter.learn(Message.parse(raw), label, "test")
-
-    small = await spam_filter.check(PRIZE)
-    large = await spam_filter.check(Message.parse(PRIZE.raw + b" now" * 30_000))
-
-    body = {clue.token for clue in small.clues if clue.token.startswith(b"body:")}
-    assert body
-    assert body <= {clue.token for clue in large.clues}
-
-
 class Noted(Message):
     """A message that notes which thread used its key first."""
 
@@ -273,40 +205,6 @@ async def test_a_large_message_is_tokenized_in_a_thread(client: Redis, verb: str
         await spam_filter.learn_many(labelled(once(), "spam"), LessonSource("test", "nobody"), lambda _: None)
 
     assert large.key_thread not in {None, threading.main_thread()}
-
-
-async def test_a_lesson_is_what_its_own_mirror_shows(client: Redis) -> None:
-    model = Model(client, "test", 3600)
-    mirror = Mirror(model, 5.0)
-    task = asyncio.create_task(mirror.run())
-    await mirror.loaded.wait()
-    spam_filter = make_filter(client, counts=mirror)
-
-    for number, (label, raw) in enumerate(letters(20), start=1):
-        lesson = await spam_filter.learn(Message.parse(raw), label, "test")
-        assert sum(lesson.after.state.learned.values()) == number
-
-    task.cancel()
-    await asyncio.wait([task])
-
-
-@pytest.mark.parametrize("label", ["spam", None])
-async def test_a_change_whose_reply_is_lost_is_made_once_and_reported_as_made(
-    client: Redis, shared_redis: RedisServer, tmp_path: Path, label: str | None
-) -> None:
-    await make_filter(client).learn(PRIZE, "spam", "test")
-    if label:
-        await make_filter(client).unlearn(PRIZE, "test")
-
-    async with LosesOneReply(shared_redis.socket, tmp_path / "s") as way:
-        lossy = open_client(ConnectionOptions(way.url))
-        spam_filter = make_filter(lossy)
-        lesson = await (spam_filter.learn(PRIZE, label, "test") if label else spam_filter.unlearn(PRIZE, "test"))
-        await lossy.aclose()
-
-    assert way.broken == 1
-    assert lesson.outcome == (LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED)
-    assert (await Model(client, "test", 3600).totals()).messages == (0, 1 if label else 0)
 
 
 @pytest.mark.parametrize(

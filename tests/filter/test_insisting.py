@@ -265,34 +265,6 @@ async def test_who_insists_while_another_changes_the_message_has_the_last_word(
         assert await stored(site.model) == await summed(site.model)
 
 
-async def test_a_lost_reply_makes_one_step_that_is_reported_as_made(
-    client: Redis, shared_redis: RedisServer, tmp_path: Path
-) -> None:
-    async with disputed_site(client) as site:
-        entry = await site.entry()
-        writes = 0
-
-        async def lose_the_second_reply(request: bytes) -> Fate:
-            nonlocal writes
-            writes += b"EVALSHA" in request
-            return Fate.LOSE_REPLY if writes == 2 and way.broken == 0 else Fate.PASS
-
-        async with Proxy(shared_redis.socket, tmp_path / "s", lose_the_second_reply) as way:
-            lossy = open_client(ConnectionOptions(way.url))
-            lesson = await with_parts(make_filter(lossy), clock=site.clock).learn(
-                DISPUTED, "ham", "smtp", "ann", BY_HAND
-            )
-            await lossy.aclose()
-
-        assert way.broken == 1
-        assert lesson.outcome is LessonOutcome.INSISTED
-        assert (await site.entry()).weight > entry.weight
-        records = [record async for record in site.model.history.records() if record.message_key == KEY]
-        assert [record.description for record in records] == ["insisted on ham", "learned ham"]
-        assert await stored(site.model) == await summed(site.model)
-        assert (await site.say()).outcome is LessonOutcome.ALREADY  # its client sends it again, too
-
-
 steps = st.lists(
     st.tuples(st.sampled_from([DISPUTED, *SIMILAR[:4]]), st.sampled_from(["ham", "spam", "insist", None])),
     max_size=12,
@@ -307,7 +279,7 @@ async def test_learning_insisting_and_unlearning_in_any_order_is_exact_in_redis_
     await client.flushall()
     clock = Clock()
     memory = MemoryModel()
-    redis_model = await Model(client, "test", 3600, clock=clock).open()
+    redis_model = await Model(client, "test", 3600).open()
     filters = [filter_over(model, clock) for model in (redis_model, memory)]
     for message, step in steps:
         clock.now += DAY

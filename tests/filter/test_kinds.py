@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import Filter, LessonOutcome
 from nbstream.mail.message import Message
@@ -23,12 +22,9 @@ from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
-from tests.engine.native import native_library
 from tests.filter.filters import labelled, make_filter, with_parts
 from tests.letters import letters
-from tests.store.algebra import NOTHING, equals_redis_exactly, stored, summed
-from tests.store.mirror.mirrors import KINDS as MIRROR_KINDS
-from tests.store.mirror.mirrors import Kind, mirroring
+from tests.store.algebra import NOTHING, stored, summed
 from tests.store.transfer.model_archives import export_model, import_model, open_model
 
 MESSAGES = [Message.parse(raw) for _, raw in letters(8)]
@@ -113,22 +109,6 @@ def test_every_store_has_the_counts_that_redis_has(
             await client.aclose()
 
     asyncio.run(run())
-
-
-@pytest.mark.parametrize("mirror_kind", MIRROR_KINDS)
-async def test_a_mirror_has_the_counts_of_kinds_and_the_same_kind(client: Redis, mirror_kind: Kind) -> None:
-    model = Model(client, "test", 3600)
-    await model.open(sign=True)
-    spam_filter = filter_of(client)
-    async with mirroring(model, mirror_kind) as mirror:
-        mirrored = with_parts(spam_filter, counts=mirror, classifier=Classifier(native_library()))
-        await teach_by_number(mirrored)
-
-        assert await equals_redis_exactly(mirror, model)
-        for message in MESSAGES:
-            check = await mirrored.check(message)
-            assert check.kinds == (await spam_filter.check(message)).kinds
-            assert (check.kinds is None) is check.verdict.is_spam
 
 
 async def test_spam_and_ham_are_scored_to_the_last_bit_as_without_kinds(client: Redis) -> None:

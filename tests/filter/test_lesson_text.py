@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.bayes.clues import Clue
-from nbstream.filter import Check, Contradiction, Lesson, LessonOutcome, describe_lesson, describe_lessons
+from nbstream.filter import Check, Contradiction, Lesson, LessonOutcome, describe_lesson
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 
 
@@ -50,23 +50,6 @@ def test_a_lesson_says_what_changed(lesson: Lesson, text: str) -> None:
     assert describe_lesson(lesson) == text
 
 
-def test_a_ready_model_shows_its_message_counts() -> None:
-    lesson = Lesson(LessonOutcome.LEARNED, "ham", check(0.41, Verdict.UNSURE), check(0.0049, Verdict.HAM, ham=200))
-
-    assert (
-        describe_lesson(lesson) == "learned as ham: P 0.41 -> 0.0049, was unsure, now ham; ham 200, spam 300 known"
-    )
-
-
-def test_many_lessons_are_counted() -> None:
-    lessons = [
-        Lesson(outcome, "spam", BEFORE, AFTER)
-        for outcome in (LessonOutcome.LEARNED, LessonOutcome.LEARNED, LessonOutcome.ALREADY)
-    ]
-
-    assert describe_lessons(lessons) == "1 already, 2 learned; ham 180/200 known"
-
-
 CLUES = [
     Clue(b"from:offers.example.com", 4.0),
     Clue(b"subject:lunch", -3.0),
@@ -74,48 +57,10 @@ CLUES = [
     Clue(b"x" * 3000, 1.5),
     Clue(b"body:free", 1.0),
 ]
-AGAINST_HAM = f"because of from:offers.example.com body:pr%C3%BCfung%0D%0A550%20no {'x' * 45}..."
 
 
 def clued(probability: float, verdict: Verdict) -> Check:
     return replace(check(probability, verdict, ham=200), clues=CLUES)
-
-
-@pytest.mark.parametrize(
-    ("contradiction", "how"),
-    [
-        (Contradiction(has_most_weight=False, wait_seconds=600.0), "say it again in 10 min to insist"),
-        (Contradiction(has_most_weight=False, wait_seconds=1.0), "say it again in 1 min to insist"),
-        (Contradiction(has_most_weight=False, wait_seconds=0.0), "say it again to insist"),
-        (Contradiction(has_most_weight=False, wait_seconds=None), "insist with nbstream learn --insist"),
-        (
-            Contradiction(has_most_weight=True, wait_seconds=0.0),
-            "it has the most weight that one message may have",
-        ),
-    ],
-)
-def test_a_message_on_the_wrong_side_says_why_and_how_to_insist(contradiction: Contradiction, how: str) -> None:
-    spam = clued(0.9999, Verdict.SPAM)
-
-    texts = [
-        describe_lesson(Lesson(outcome, "ham", spam, spam, contradiction))
-        for outcome in (LessonOutcome.LEARNED, LessonOutcome.ALREADY, LessonOutcome.INSISTED)
-    ]
-
-    assert texts == [
-        f"learned as ham: P 0.9999 -> 0.9999, still spam, {AGAINST_HAM}; {how}; ham 200, spam 300 known",
-        f"already learned as ham, nothing changed: P 0.9999, spam, {AGAINST_HAM}; {how}; ham 200, spam 300 known",
-        f"insisted on ham: P 0.9999 -> 0.9999, still spam, {AGAINST_HAM}; {how}; ham 200, spam 300 known",
-    ]
-
-
-def test_of_spam_that_is_called_ham_the_clues_for_ham_are_named() -> None:
-    ham = clued(0.01, Verdict.HAM)
-    lesson = Lesson(
-        LessonOutcome.LEARNED, "spam", ham, ham, Contradiction(has_most_weight=False, wait_seconds=600.0)
-    )
-
-    assert "still ham, because of subject:lunch; say it again" in describe_lesson(lesson)
 
 
 @given(st.lists(st.binary(min_size=1, max_size=200), min_size=1), st.sampled_from(LessonOutcome))

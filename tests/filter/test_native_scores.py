@@ -46,7 +46,7 @@ async def compare_all(layer: MemoryModel | None = None) -> None:
         filter_over(None, library, layer),
         filter_over(TableCounts(native_library()), library, layer),
     ]
-    learned = list(letters(300))
+    learned = list(letters(150))
     strangers = [raw for _, raw in letters(40, seed=8)]
     for number, (label, raw) in enumerate(learned):
         message, told = Message.parse(raw), label if number % 17 else "spam"
@@ -54,7 +54,7 @@ async def compare_all(layer: MemoryModel | None = None) -> None:
         assert lessons[0] == lessons[1] == lessons[2]
         if number % 10 == 9:
             assert len({str(await each.unlearn(message, "test")) for each in filters}) == 1
-    for raw in (*strangers, *mutations([raw for _, raw in learned[:50]], 300)):
+    for raw in (*strangers, *mutations([raw for _, raw in learned[:50]], 150)):
         message = Message.parse(raw)
         checks = [await each.check(message) for each in filters]
         assert checks[0] == checks[1] == checks[2]

@@ -30,7 +30,6 @@ from tests.filter.filters import labelled
 from tests.letters import letters
 
 LETTERS = list(letters(160, seed=3))
-KINDS = ("ham", "newsletter", "spam")
 
 
 @pytest.fixture(params=["python", "native"])
@@ -71,21 +70,6 @@ async def test_scores_are_those_of_the_same_model_in_words_to_the_last_bit(tmp_p
             (other.verdict, bits(other.score), bits(other.probability))
         )
         assert strengths(one) == strengths(other)
-
-
-async def test_kinds_are_those_of_the_same_model_in_words(tmp_path: Path, engine: Engine) -> None:
-    private = await taught(settings_of(tmp_path, private=True, classes=KINDS), engine, kinds=True)
-    in_words = await taught(settings_of(tmp_path, private=False, classes=KINDS), engine, kinds=True)
-    named = 0
-    for _, raw in LETTERS[120:]:
-        one, other = await private.check(Message.parse(raw)), await in_words.check(Message.parse(raw))
-        if one.kinds is None or other.kinds is None:
-            assert one.kinds is other.kinds
-            continue
-        assert one.kinds.probabilities == other.kinds.probabilities
-        named += len(one.kinds.clues)
-        assert not any(is_private(clue.token) for clues in one.kinds.clues.values() for clue in clues)
-    assert named
 
 
 async def test_a_message_at_hand_is_explained_in_its_own_words(tmp_path: Path, engine: Engine) -> None:

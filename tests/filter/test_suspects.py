@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from nbstream.assembly.filter import make_filter
 from nbstream.config import Settings
-from nbstream.filter.suspects import Suspect, describe_suspects, find_suspects
+from nbstream.filter.suspects import find_suspects
 from nbstream.mail.message import Message
 from nbstream.store.model.memory_model import MemoryModel
 from tests.letters import letters
@@ -47,18 +45,3 @@ async def test_a_wrong_label_is_a_suspect_once_the_model_has_learned_enough() ->
     (suspect,) = await find_suspects(model, scorer, ["of no message", *right, wrong])
     assert (suspect.message_key, suspect.label, suspect.doubt) == (wrong, "ham", suspect.probability)
     assert suspect.doubt >= 0.95
-
-
-@pytest.mark.parametrize(
-    ("spam", "ham", "words"),
-    [
-        (0, 0, "No message labelled ham looks like spam, and none labelled spam like ham"),
-        (0, 1, "This message labelled ham looks like spam"),
-        (1, 0, "This message labelled spam looks like ham"),
-        (12, 7, "These 12 messages labelled spam look like ham, these 7 labelled ham look like spam"),
-        (1, 1200, "This message labelled spam looks like ham, these 1,200 labelled ham look like spam"),
-    ],
-)
-def test_suspects_are_counted_in_words(spam: int, ham: int, words: str) -> None:
-    suspects = [Suspect("a", "spam", 0.0)] * spam + [Suspect("b", "ham", 1.0)] * ham
-    assert describe_suspects(suspects, "labelled") == words

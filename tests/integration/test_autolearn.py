@@ -90,7 +90,7 @@ def layer(daemon: DaemonProcess) -> float:
 
 
 def test_where_people_move_nothing_but_spam_kept_mail_brings_verdicts(site: Site) -> None:
-    one = site.start("{kept_hours: 50}", name="one")
+    one = site.start("{}", name="one")
     send(one, [("spam@nbstream.invalid", raw) for label, raw in TAUGHT if label == "spam"])
     ham = [raw for label, raw in FRESH if label == "ham"]
     assert len(ham) > 20
@@ -100,7 +100,7 @@ def test_where_people_move_nothing_but_spam_kept_mail_brings_verdicts(site: Site
     site.redis.zadd(f"{KEY}recent", {key: at - 50 * 3600 for key, at in remembered})
     before = site.people()
 
-    two = site.start("{kept_hours: 50}", name="two")  # it walks when it starts
+    two = site.start("{}", name="two")  # it walks when it starts
     wait_until(lambda: two.metric('nbstream_autolearn_total{label="ham",outcome="kept"}') == len(ham))
 
     state = json.loads(command("status", "-c", two.config, "--json").stdout)

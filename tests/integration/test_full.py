@@ -72,7 +72,8 @@ def test_a_redis_out_of_memory_defers_feedback_and_nothing_else(tmp_path: Path, 
             assert second.metric(CHECKED) == 1
 
         client.config_set("maxmemory", "0")
-        # Nobody has to teach for that: what the page shows is written too.
+        # Nobody has to teach for that: what is remembered of a checked message is written too.
+        assert send(daemon, letter(1)).startswith("250 ")
         wait_until(lambda: json.loads(daemon.get("/readyz")[1]) == {"ready": True, "degraded": {}})
         assert " learned as spam" in send(daemon, letter(1), FEEDBACK)
         assert " already learned as spam" in send(daemon, letter(1), FEEDBACK)

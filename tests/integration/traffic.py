@@ -53,7 +53,6 @@ class Event:
     mails_refused: int = 0
     lessons: int = 0
     lessons_refused: int = 0
-    lost: int = 0
     recovery_seconds: float = 0.0
 
 
@@ -239,10 +238,10 @@ def stream_answers(servers: Servers) -> set[str]:
 
 def table(events: list[Event]) -> str:
     """Return the events as lines of a table."""
-    lines = [f"{'event':44} {'mails':>6} {'refused':>7} {'lessons':>7} {'refused':>7} {'lost':>4} {'recovery':>8}"]
+    lines = [f"{'event':44} {'mails':>6} {'refused':>7} {'lessons':>7} {'refused':>7} {'recovery':>8}"]
     lines += [
         f"{event.name:44} {event.mails:6} {event.mails_refused:7} {event.lessons:7} {event.lessons_refused:7} "
-        f"{event.lost:4} {event.recovery_seconds:6.1f} s"
+        f"{event.recovery_seconds:6.1f} s"
         for event in events
     ]
     return "\n".join(lines)

@@ -140,17 +140,6 @@ def test_only_the_last_letters_of_an_mbox_are_looked_at(tmp_path: Path, monkeypa
     assert any("older ones are left out" in why for why in site.reasons)
 
 
-def test_more_folders_than_the_bound_are_left_out_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "MAX_FOLDERS", 3)
-    for folder in ("", *(f".{number}" for number in range(8))):
-        put(tmp_path / "ann" / folder, 1)
-    site = Site(tmp_path)
-    assert len(folders(site)) == 4  # and the inbox
-    assert any("folders" in why for why in site.reasons)
-
-
 def test_a_deep_folder_ends_at_the_bound(tmp_path: Path) -> None:
     put(tmp_path / "ann" / "/".join("x" * 15), 1)
     put(tmp_path / "ann" / "y", 1)
@@ -196,35 +185,6 @@ def test_quoted_lines_of_an_mbox_are_as_they_were(tmp_path: Path) -> None:
     assert site.read(site.places()) == [(0, raw(1) + b"\nFrom here on\nFrom the top\n")]
 
 
-def test_no_link_and_no_pipe_is_read(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.mkdir()
-    put(secret, 1, "S")
-    put(tmp_path / "mail" / "ann", 2, "S")
-    (tmp_path / "mail" / "ann" / ".Junk").symlink_to(secret)
-    (tmp_path / "mail" / "ann" / "cur" / "3:2,S").symlink_to(secret / "cur" / "1.M1.host:2,S")
-    os.mkfifo(tmp_path / "mail" / "ann" / "cur" / "4:2,S")
-    (tmp_path / "mail" / "ben").symlink_to(secret)
-    os.mkfifo(tmp_path / "mail" / "cal")
-    site = Site(tmp_path / "mail")
-    assert [letter.locator for number in range(3) for letter in site.letters(number)] == [b"cur/2.M1.host:2,S"]
-    assert set(site.reasons) == {"is a link, a pipe or a device, which is not read"}
-
-
-def test_a_file_that_became_a_link_or_a_pipe_meanwhile_is_not_read(tmp_path: Path) -> None:
-    link, pipe = put(tmp_path / "ann", 1), put(tmp_path / "ann", 2)
-    secret = tmp_path / "secret"
-    secret.write_bytes(raw(3))
-    site = Site(tmp_path)
-    places = site.places()
-    link.unlink()
-    link.symlink_to(secret)
-    pipe.unlink()
-    os.mkfifo(pipe)
-    assert site.read(places) == []
-    assert set(site.reasons) == {"is a link, a pipe or a device, which is not read"}
-
-
 def test_the_root_of_the_template_may_be_a_link_of_the_administrator(tmp_path: Path) -> None:
     put(tmp_path / "disk" / "ann", 1)
     (tmp_path / "mail").symlink_to(tmp_path / "disk")
@@ -253,11 +213,6 @@ def test_letters_of_a_foreign_user_name_who_may_read_them(tmp_path: Path, monkey
     assert list(site.source.letters(account, site.skips.append)) == []
     monkeypatch.undo()
     assert "run this as root" in site.reasons[0]
-
-
-def test_an_mbox_of_one_endless_line_is_one_letter(tmp_path: Path) -> None:
-    (tmp_path / "ann").write_bytes(MBOX_LINE + b"x" * (3 << 20))
-    assert [letter.size for letter in Site(tmp_path).letters()] == [3 << 20]
 
 
 def test_the_letter_of_the_server_about_an_mbox_is_none(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.mail import mbox
-from nbstream.mailboxes import mbox_folder, plan
+from nbstream.mailboxes import mbox_folder
 from nbstream.mailboxes.letters import MAX_FOLDERS
 from tests.mailboxes.site import MBOX_LINE, Site, put, raw
 
@@ -105,11 +105,7 @@ def test_what_becomes_something_else_between_plan_and_lesson_is_not_opened(
         (b".&AAo-", "\n"),
         (b".&AC4ALgAv-etc", "../etc"),
         (b".\xff\xfe", r"\xff\xfe"),
-        (b".&2AA-", "&2AA-"),
-        (b".&&&", "&&&"),
         (b".a..b", "a//b"),
-        (b"...", "//"),
-        (b".-rf", "-rf"),
         (b"." + b"x" * 254, "x" * 254),
     ],
 )
@@ -168,7 +164,7 @@ def test_an_mbox_without_a_line_end_takes_no_memory(tmp_path: Path) -> None:
 
 
 def test_a_letter_of_very_many_lines_takes_no_memory(tmp_path: Path) -> None:
-    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1) + b">From a\n" * (3 << 20))
+    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1) + b">From a\n" * (1 << 19))
     site = Site(tmp_path)
     places = site.places()
     tracemalloc.start()
@@ -176,8 +172,8 @@ def test_a_letter_of_very_many_lines_takes_no_memory(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert read == raw(1) + b"From a\n" * (3 << 20)
-    assert peak < 120 << 20
+    assert read == raw(1) + b"From a\n" * (1 << 19)
+    assert peak < 20 << 20
 
 
 def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
@@ -187,18 +183,6 @@ def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
 
     assert site.letters() == []
     assert site.reasons == ["has holes, which no mail program leaves"]
-
-
-def test_of_an_account_with_very_many_letters_some_are_a_part_of_the_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plan, "_MAX_LETTERS", 2)
-    for number in range(3):
-        put(tmp_path / "ann", number, "S")
-    made = plan.make_plan(Site(tmp_path).source, lambda _user: None, 10)
-
-    assert "letters: 2" in made.lines()[0]
-    assert "has more than" in made.lines()[-1]
 
 
 def test_an_mbox_that_is_larger_than_any_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,11 +201,11 @@ def test_of_very_many_folders_some_are_read(tmp_path: Path, kind: str) -> None:
     if kind == "files":
         account.mkdir()
         (account / "0first").write_bytes(MBOX_LINE + raw(1))
-        for number in range(100_000):
+        for number in range(20_000):
             os.mknod(account / f"x{number}")
     else:
         put(account, 1, "S")
-        for number in range(10_000):
+        for number in range(3_000):
             (account / f"{'.' if kind.startswith('folders of') else ''}{number}" / "cur").mkdir(parents=True)
     site = Site(tmp_path)
     tracemalloc.start()
@@ -307,18 +291,6 @@ def test_a_letter_that_is_appended_meanwhile_is_not_learned_by_half(tmp_path: Pa
         assert site.reasons == [CHANGED]
 
 
-def test_letters_that_are_appended_as_a_whole_change_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "ann"
-    path.write_bytes(MBOX_LINE + raw(1) + b"\n")
-    site = Site(tmp_path)
-    places = site.places()
-    with path.open("ab") as file:
-        file.write(MBOX_LINE + raw(2))
-
-    assert site.read(places) == [(0, raw(1))]
-    assert site.skips == []
-
-
 def test_an_mbox_that_grows_as_fast_as_it_is_read_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "ann"
     path.write_bytes(MBOX_LINE + raw(0) + b"\n")
@@ -335,14 +307,3 @@ def test_an_mbox_that_grows_as_fast_as_it_is_read_ends(tmp_path: Path, monkeypat
     size = path.stat().st_size
     monkeypatch.setattr(mbox, "is_separator", grow)
     assert sum(letter.size + len(MBOX_LINE) for letter in letters) < size + 2 * len(MBOX_LINE + raw(1) + b"\n")
-
-
-def test_an_mbox_whose_letter_became_longer_gives_no_part_of_it(tmp_path: Path) -> None:
-    path = tmp_path / "ann"
-    path.write_bytes(MBOX_LINE + raw(1) + b"\n" + MBOX_LINE + raw(2))
-    site = Site(tmp_path)
-    places = site.places()
-    path.write_bytes(MBOX_LINE + b"Status: RO\n" + raw(1) + b"\n" + MBOX_LINE + raw(2))
-
-    assert site.read(places) == []
-    assert site.reasons == [CHANGED, CHANGED]

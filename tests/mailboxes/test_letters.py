@@ -51,26 +51,6 @@ def test_copies_have_one_identity_also_without_a_message_id() -> None:
     assert header.message_id == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "role"),
-    [
-        ("INBOX", "inbox"),
-        ("inbox/Junk", "junk"),
-        ("Spam", "junk"),
-        ("Sent Items", "sent"),
-        ("Archive/2024/May", "archive"),
-        ("Trash/Work", "trash"),
-        ("Work", "sorted"),
-    ],
-)
-def test_a_folder_has_the_role_of_its_name(name: str, role: str) -> None:
-    assert folder_role(name) == role
-
-
-def test_an_attribute_of_the_server_is_stronger_than_the_name() -> None:
-    assert folder_role("Sent", (r"\HasNoChildren", r"\Junk")) is FolderRole.JUNK
-
-
 def test_sent_mail_is_read_first() -> None:
     names = ["Work", "INBOX", "Junk", "Sent"]
     folders = sorted([Folder(name, folder_role(name)) for name in names], key=reading_order)

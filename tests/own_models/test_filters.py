@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import StoreIncompatible
-from nbstream.filter import Lesson, LessonOutcome, OwnModelUse
+from nbstream.filter import LessonOutcome, OwnModelUse
 from nbstream.mail.message import Message
 from nbstream.own_models.filters import MAX_MODELS_OF_A_MESSAGE
-from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.model.model import Model
-from tests.filter.filters import labelled
 from tests.own_models.site import ANN, BOB, Site, open_site, own_model
 
 EVE = "eve@other.example"
@@ -70,20 +66,6 @@ async def test_what_a_user_teaches_is_believed_for_him_and_for_nobody_else(clien
         assert anns.own is OwnModelUse.USED
         assert bobs.score == before.score
         assert (await site.common.check(news(99))).score == before.score
-
-
-async def test_an_explanation_says_of_which_clues_an_own_model_has_counts(client: Redis) -> None:
-    async with open_site(client) as site:
-        await teach_common(site)
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
-
-        of_ann = (await (await site.filter_of(ANN)).check(news(99))).explain(1.0).clues
-        of_bob = (await (await site.filter_of(BOB)).check(news(99))).explain(1.0).clues
-
-        own = {clue.token: clue.own for clue in of_ann}
-        assert set(own.values()) <= {0, 2}
-        assert 2 in own.values()
-        assert not any(clue.own for clue in of_bob)
 
 
 async def test_what_was_taught_and_taken_back_leaves_nothing(client: Redis) -> None:
@@ -179,29 +161,6 @@ async def test_addresses_that_are_no_text_or_very_long_have_filters_too(client: 
         assert [own.own_model for own in filters[:2]] == ["example.org/ann", "example.org/a%ED%B3%BF"]
         assert all(own is site.common for own in filters[2:])
         assert not set(long) & set(site.filters._known_levels)  # strangers choose them
-
-
-@pytest.mark.parametrize("label", ["ham", "spam"])
-async def test_bulk_lessons_of_an_own_model_are_the_same_as_single_ones(client: Redis, label: str) -> None:
-    async def messages() -> AsyncIterator[Message]:
-        for number in range(20):
-            yield news(number) if number % 2 else letter(number)
-
-    async with open_site(client) as site:
-        await teach_common(site)
-        single, bulk = await site.filters.for_teacher(ANN), await site.filters.for_teacher(BOB)
-        lessons: list[Lesson | StoreIncompatible] = []
-        async for message in messages():
-            await single.learn(message, label, "test")
-        await bulk.learn_many(labelled(messages(), label), LessonSource("test"), lessons.append)
-
-        assert len(lessons) == 20
-        ann, bob = own_model(client, "example.org/ann"), own_model(client, "example.org/bob")
-        names = sorted((await ann.counts()).tokens())
-        assert sorted((await bob.counts()).tokens()) == names
-        assert (await ann.totals()).messages == (await bob.totals()).messages
-        check = await (await site.filter_of(ANN)).check(news(77))
-        assert check.score == pytest.approx((await (await site.filter_of(BOB)).check(news(77))).score)
 
 
 async def test_a_message_with_very_many_recipients_lets_other_work_go_on(client: Redis) -> None:

@@ -63,13 +63,6 @@ async def test_a_model_that_was_removed_is_loaded_anew(client: Redis) -> None:
         assert not any(own.totals.messages)
 
 
-async def test_a_model_is_loaded_once_for_all_who_wait(client: Redis) -> None:
-    async with open_site(client, "{address}") as site:
-        await site.filters.for_recipients([ANN, ANN])
-        await site.filter_of(ANN)
-        assert site.models.loads == 1
-
-
 async def test_counts_of_another_program_leave_the_common_verdict(
     client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -172,16 +165,6 @@ async def test_what_is_dropped_gives_its_memory_back_at_once(client: Redis) -> N
             assert dropped() is None
         finally:
             gc.enable()
-
-
-async def test_what_is_taught_is_added_to_the_memory_that_is_in_use(client: Redis) -> None:
-    async with open_site(client, "{address}") as site:
-        teacher = await site.filters.for_teacher(ANN)
-        before = site.models.bytes_used
-
-        await teacher.learn(news(1), "ham", "test")
-
-        assert site.models.bytes_used > before
 
 
 async def test_lessons_of_two_processes_at_the_same_moment_all_count_in_both(client: Redis) -> None:

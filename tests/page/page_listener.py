@@ -25,8 +25,7 @@ from nbstream.page.responses import cookie_name
 from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
 from nbstream.server.limits import BytesInFlight, ListenerLimits
-from nbstream.store.logins import AttemptCounts, PageSessionStore
-from nbstream.store.model.keys import ModelKeys
+from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
 from tests.listeners.http.http_listener import free_socket
 from tests.waiting import DEADLINE_SECONDS
 
@@ -117,11 +116,11 @@ def make_page_server(
     registry: MetricsRegistry | None = None,
 ) -> PageServer:
     """Return a page of these views."""
-    store = PageSessionStore(client, ModelKeys(MODEL))
+    store = PageSessionStore(client, LoginKeys(MODEL))
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
-    counts = AttemptCounts(client, ModelKeys(MODEL))
+    counts = AttemptCounts(client, LoginKeys(MODEL))
     sessions = PageSessions(store, passwords)
     observer = PageMetrics(registry or MetricsRegistry())
     login = LoginPages(store, PasswordCheck(passwords, counts), counts, (), bodies, renderer, observer)
@@ -137,7 +136,7 @@ async def open_page(
     listening, address = free_socket()
     await listener.start(listening)
     try:
-        yield PageListener(listener, address, PageSessionStore(client, ModelKeys(MODEL)))
+        yield PageListener(listener, address, PageSessionStore(client, LoginKeys(MODEL)))
     finally:
         await listener.drain(0)
 

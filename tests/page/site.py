@@ -20,8 +20,7 @@ from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.listeners.http.access import Role
 from nbstream.mail.message import Message
-from nbstream.store.logins import PageSessionStore
-from nbstream.store.model.keys import ModelKeys
+from nbstream.store.logins import LoginKeys, PageSessionStore
 from tests.letters import letters
 from tests.listeners.http.http_listener import RunningHttpListener, open_http
 from tests.page.page_listener import Browser
@@ -46,7 +45,7 @@ class Site:
         timeout = aiohttp.ClientTimeout(DEADLINE_SECONDS)
         async with aiohttp.ClientSession(cookie_jar=jar, timeout=timeout) as session:
             browser = Browser(session, self.http.address)
-            store = PageSessionStore(self.client, ModelKeys("default"))
+            store = PageSessionStore(self.client, LoginKeys("default"))
             browser.use_session(await store.create_session(role, name))
             yield browser
 

@@ -11,7 +11,6 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import sigmoid
-from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.listeners.http.access import Role
 from nbstream.mail.message import Message
 from nbstream.page.message_view import DRAWN_CLUES, draw_explanation, make_axes
@@ -19,12 +18,11 @@ from nbstream.page.rendering import format_probability
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
 from tests.letters import letters
 from tests.page.page_listener import Browser, Response
-from tests.page.site import HOSTILE, Site, assert_harmless, buttons, open_site, words
+from tests.page.site import Site, buttons, open_site, words
 
 SPAM = next(raw for label, raw in letters(60, seed=9) if label == "spam")
 PATH = "/ui/messages/"
@@ -93,16 +91,6 @@ async def test_clues_that_are_keyed_hashes_say_why_nobody_can_read_them(client: 
     assert not any(":#" in clue["token"] for clue in checked["clues"])
 
 
-async def test_a_model_that_is_not_taught_enough_says_so(site: Site) -> None:
-    message_id = await site.check(SPAM)
-
-    async with site.browser() as browser:
-        shown = words((await browser.get(PATH + message_id)).text)
-
-    assert "knows 0 of 1 messages that are ham and 0 of 1 that are spam" in shown
-    assert "was not taught enough then" in shown
-
-
 async def test_a_lesson_says_what_it_changed_and_changes_the_next_verdict(site: Site) -> None:
     await site.teach()
     message_id = await site.check(SPAM)
@@ -148,33 +136,6 @@ async def test_who_insists_does_so_on_purpose_and_once(site: Site) -> None:
     assert again == wrong == "Nothing was changed: somebody has taught this message meanwhile. Look at it again."
 
 
-async def test_a_message_with_the_most_weight_cannot_be_insisted_on(site: Site) -> None:
-    await teach_dispute(site.http.spam_filter)
-    message_id = await site.check(DISPUTED.raw)
-    await site.client.hset(ModelKeys("default").ledger(message_id), "weight", MAX_ENTRY_WEIGHT)
-
-    async with site.browser() as browser:
-        page = await browser.get(PATH + message_id)
-
-    assert "the message has the most weight that one message may have" in words(page.text)
-    assert "Insist on ham" not in buttons(page.text)
-
-
-async def test_who_may_only_read_sees_all_and_changes_nothing(site: Site) -> None:
-    await site.teach()
-    message_id = await site.check(SPAM)
-
-    async with site.browser(Role.READ) as browser:
-        page = await browser.get(PATH + message_id)
-        refused = await browser.post(PATH + message_id, {"action": "ham"})
-
-    assert buttons(page.text) == []
-    assert "This is ham" not in page.text
-    assert "To change something, log out, and log in for teaching." in words(page.text)
-    assert refused.status == 403
-    assert (await site.http.ask(f"/v1/messages/{message_id}")).json["learned"] is None
-
-
 async def test_a_message_that_was_only_learned_is_explained_by_its_tokens(site: Site) -> None:
     await site.teach()
     lesson = await site.http.spam_filter.learn(Message.parse(SPAM), "spam", "cli", "user bob")
@@ -190,28 +151,6 @@ async def test_a_message_that_was_only_learned_is_explained_by_its_tokens(site: 
     assert "cli user bob" in shown
     assert told.startswith("The lesson was taken back")
     assert gone.status == 404
-
-
-@pytest.mark.parametrize("name", ["a" * 24, "A" * 24, "%3Cscript%3E", "x"])
-async def test_an_unknown_id_is_404_for_looking_and_for_teaching(site: Site, name: str) -> None:
-    async with site.browser() as browser:
-        answers = [await browser.get(PATH + name), await browser.post(PATH + name, {"action": "ham"})]
-    assert [answer.status for answer in answers] == [404, 404]
-    assert "<script>" not in answers[0].text
-
-
-async def test_no_text_of_a_message_is_more_than_text(site: Site) -> None:
-    await site.teach()
-    subject = HOSTILE.encode()
-    raw = b"From: %s <a@x>\nSubject: %s\nX-%%3Cscript%%3E: b\n\n%s claim\n" % (subject, subject, subject)
-    message_id = await site.check(raw)
-    await site.http.spam_filter.learn(Message.parse(raw), "spam", "smtp", HOSTILE)
-    await site.quarantine(raw, f"{HOSTILE}@x", sender=f"{HOSTILE}@x", message_id=message_id)
-
-    async with site.browser() as browser:
-        page = (await browser.get(PATH + message_id)).text
-
-    assert_harmless(page)
 
 
 async def test_what_is_selected_in_the_list_is_taught_with_a_result_for_each(site: Site) -> None:
@@ -254,42 +193,6 @@ async def test_a_message_that_cannot_be_learned_hides_no_result_of_the_others(si
     assert first.startswith("The message was learned as ham")
     assert second.startswith("Temporary failure")
     assert third.startswith("The message was learned as ham")
-
-
-async def test_a_quarantined_message_shows_its_text_and_is_released(site: Site, tmp_path: Path) -> None:
-    await site.teach()
-    message_id = await site.check(SPAM)
-    await site.quarantine(SPAM)
-
-    async with site.browser() as browser:
-        page = await browser.get(PATH + message_id)
-        told = await act(browser, message_id, "release")
-        after = await browser.get(PATH + message_id)
-        again = await act(browser, message_id, "release")
-
-    assert buttons(page.text) == ["This is ham", "This is spam", "Release from the quarantine", "Delete"]
-    assert "<title>have have you please" in page.text
-    assert page.text.index('class="message-text"') < page.text.index('class="waterfall"')
-    assert "from@example.org" in page.text
-    assert " ".join(SPAM.decode().partition("\n\n")[2].split()[:5]) in words(page.text)
-    assert told.startswith("The message was delivered. The message was learned as ham.")
-    assert "Release from the quarantine" not in buttons(after.text)
-    assert again.startswith("This message is not in the quarantine")
-    (file,) = (tmp_path / "Maildir/new").iterdir()
-    assert file.read_bytes().endswith(SPAM.partition(b"\n\n")[2])
-    assert site.waiting.messages() == []
-
-
-async def test_a_quarantined_message_whose_check_is_forgotten_is_shown_and_taught(site: Site) -> None:
-    await site.teach()
-    message_id = await site.quarantine(SPAM)
-
-    async with site.browser() as browser:
-        page = await browser.get(PATH + message_id)
-        told = await act(browser, message_id, "spam")
-
-    assert "The check of this message is not remembered any more" in words(page.text)
-    assert told.startswith("The message was learned as spam.")
 
 
 async def test_without_redis_nothing_is_shown_as_if_it_were_known(own_redis: RedisServer, tmp_path: Path) -> None:

@@ -64,12 +64,12 @@ async def test_the_list_says_what_each_message_is(site: Site) -> None:
     assert buttons(page.text) == ["Search", "Release", "Delete"]
 
 
-async def test_thousands_of_messages_are_listed_page_by_page(site: Site, tmp_path: Path) -> None:
+async def test_many_messages_are_listed_page_by_page(site: Site, tmp_path: Path) -> None:
     await site.quarantine(LETTERS[0])
     (file,) = (tmp_path / "Quarantine/new").iterdir()
     content = file.read_bytes()
     alphabet = "abcdefghijklmnopqrstuvwxyz"
-    ids = [f"{a}{b}{c}".ljust(24, "a") for a in alphabet[:12] for b in alphabet for c in alphabet[:9]]
+    ids = [f"{a}{b}{c}".ljust(24, "a") for a in alphabet[:3] for b in alphabet for c in alphabet[:4]]
     for number, message_id in enumerate(ids):  # some share their second
         (file.parent / f"{1_700_000_000 + number // 3}.M1P1Q{number}R0.host,I={message_id}").write_bytes(content)
     file.unlink()
@@ -279,17 +279,6 @@ async def test_of_a_message_that_came_often_few_files_are_opened(
 
     assert found == {"a": [], "c": [message_id]}
     assert ("a@held.example" in shown, "c@held.example" in shown) == (True, False)
-
-
-async def test_a_message_is_shown_as_text(site: Site) -> None:
-    message_id = await site.quarantine(LETTERS[0], *(f"{number}@x" for number in range(30)))
-
-    async with site.browser() as browser:
-        page = await browser.get(f"/ui/messages/{message_id}")
-
-    shown = words(page.text)
-    assert " ".join(LETTERS[0].decode().partition("\n\n")[2].split()[:5]) in shown
-    assert "10 further recipients are not shown" in shown
 
 
 async def test_no_text_of_a_message_or_its_envelope_is_more_than_text(site: Site) -> None:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
-import threading
-from typing import Any
 
 import pytest
 
 from nbstream.page.rendering import (
-    PageRenderer,
     foreign,
     foreign_lines,
     format_probability,
     local_time,
 )
-from nbstream.page.requests import Page
 
 
 def test_foreign_text_is_isolated_and_escaped() -> None:
@@ -25,18 +20,9 @@ def test_foreign_text_is_isolated_and_escaped() -> None:
     )
 
 
-def test_long_foreign_text_is_cut_and_its_title_has_more_of_it() -> None:
-    assert foreign('a"b' * 2, 3) == '<bdi class="foreign" title="a&#34;ba&#34;b">a&#34;b…</bdi>'
-
-
 @pytest.mark.parametrize("nothing", [None, "", " ", "\u00a0\u3000\t\r\n", "\ufe0f\u034f", " " * 100 + "x"])
 def test_what_is_not_known_or_not_seen_is_a_dash(nothing: str | None) -> None:
     assert foreign(nothing) == '<span class="none">\N{EN DASH}</span>'
-
-
-def test_a_time_is_an_element_that_programs_can_read() -> None:
-    element = local_time(0.0)
-    assert re.fullmatch(r'<time datetime="[-+:0-9T]+">[-: 0-9]+</time>', element)
 
 
 @pytest.mark.parametrize("at", [math.nan, math.inf, 1e300, -1e300])
@@ -65,25 +51,3 @@ def test_lines_that_others_wrote_stay_lines_and_are_harmless() -> None:
 )
 def test_a_probability_near_its_ends_is_not_rounded_to_them(probability: float, shown: str) -> None:
     assert format_probability(probability) == shown
-
-
-async def test_all_templates_are_compiled_beside_the_loop_before_anybody_asks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    renderer = PageRenderer("of no other listener")
-    environment = renderer._environment
-    compiled: list[tuple[str, int]] = []
-    compile_template: Any = environment.compile
-
-    def note_thread(source: str, name: str, *arguments: Any, **options: Any) -> Any:
-        compiled.append((name, threading.get_ident()))
-        return compile_template(source, name, *arguments, **options)
-
-    monkeypatch.setattr(environment, "compile", note_thread)
-    await renderer.compile_templates()
-    assert "Oh" in renderer.render(
-        Page("error.html", {"status": 500, "detail": "Oh", "says_what_to_do": True}), None
-    )
-
-    assert sorted(name for name, _ in compiled) == sorted(environment.list_templates())
-    assert threading.get_ident() not in {thread for _, thread in compiled}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import re
 
 import pytest
@@ -13,12 +12,6 @@ from nbstream.page.static_files import StaticFiles, load_static_files
 @pytest.fixture(scope="module")
 def static_files() -> StaticFiles:
     return load_static_files()
-
-
-def test_all_files_are_there_plain_and_packed(static_files: StaticFiles) -> None:
-    assert {"page.css", "keys.js", "icon.svg"} <= set(static_files.files)
-    for file in static_files.files.values():
-        assert gzip.decompress(file.packed) == file.content
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +12,6 @@ from nbstream.policy.thresholds import (
     FalsePositiveBudget,
     Threshold,
     ThresholdPolicy,
-    threshold_of_cost_ratio,
 )
 from nbstream.policy.verdict import ModelState, Verdict, decide_verdict
 
@@ -25,11 +23,6 @@ def prequential_scores(*probabilities: float) -> PrequentialScores:
     for index, probability in enumerate(probabilities):
         scores["ham"].add(PrequentialScore(float(index), f"m{index}", probability).pack())
     return scores
-
-
-@pytest.mark.parametrize(("ratio", "probability"), [(1, 0.5), (19, 0.95), (99, 0.99)])
-def test_a_cost_is_the_probability_at_which_both_errors_cost_the_same(ratio: float, probability: float) -> None:
-    assert threshold_of_cost_ratio(ratio) == pytest.approx(probability)
 
 
 def test_until_a_budget_is_guaranteed_a_fixed_threshold_holds() -> None:

@@ -7,11 +7,10 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.logins import COUNTED_SECONDS, AttemptCounts
-from nbstream.store.model.keys import ModelKeys
+from nbstream.store.logins import COUNTED_SECONDS, AttemptCounts, LoginKeys
 from tests.conftest import RedisServer
 
-KEYS = ModelKeys("m")
+KEYS = LoginKeys("m")
 
 
 async def test_attempts_are_counted_by_source_and_forgotten_a_minute_after_the_first(client: Redis) -> None:

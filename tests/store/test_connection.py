@@ -10,7 +10,7 @@ import pytest
 
 from nbstream.cli.exit_codes import EX_CONFIG, exit_code
 from nbstream.errors import StoreForbids, StoreUnavailable
-from nbstream.store.connection import ConnectionOptions, durability_risks, open_client
+from nbstream.store.connection import ConnectionOptions, DurabilityRisk, durability_risks, open_client
 from nbstream.store.connection.options import TlsOptions
 from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.model.ledger import LedgerEntry
@@ -19,6 +19,7 @@ from tests.conftest import RedisServer
 from tests.integration.daemon import free_port
 from tests.programs import missing
 from tests.store.notes import NOTE
+from tests.store.replicas import replicated
 
 TOKENS = tuple(b"body:%d" % n for n in range(300))
 
@@ -86,6 +87,24 @@ async def test_each_version_of_redis_gets_warnings_about_what_it_could_lose(serv
     assert "a restart loses everything learned" in not_persistent
     assert "Redis may evict keys (maxmemory-policy allkeys-lru)" in may_evict
     assert "everysec" in synced_too_seldom
+
+
+@pytest.mark.parametrize(
+    ("wait_replicas", "risks"),
+    [
+        (0, [DurabilityRisk.REPLICATED_LATE, DurabilityRisk.WRITES_ALONE, DurabilityRisk.SYNCED_LATE]),
+        (1, [DurabilityRisk.SYNCED_LATE]),
+    ],
+)
+async def test_a_failover_may_lose_what_a_replica_has_not_confirmed(
+    own_redis: RedisServer, tmp_path: Path, wait_replicas: int, risks: list[DurabilityRisk]
+) -> None:
+    async with replicated(own_redis, tmp_path / "replica") as pair:
+        await pair.catch_up()
+        await pair.at_primary.config_set("appendonly", "yes")
+        await pair.at_primary.config_set("maxmemory-policy", "noeviction")
+
+        assert [found.risk for found in await durability_risks(pair.at_primary, wait_replicas)] == risks
 
 
 @pytest.mark.parametrize("password", [None, "wrong"])

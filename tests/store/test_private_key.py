@@ -27,10 +27,6 @@ def test_those_who_make_it_at_once_have_one_key(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_two_keys_differ(tmp_path: Path) -> None:
-    assert read_or_make_key(tmp_path / "one", "x") != read_or_make_key(tmp_path / "other", "x")
-
-
 @pytest.mark.parametrize("content", [b"", b"0" * 63, b"0" * 65, b"g" * 64, b"\xff" * 64, b"0" * 64 + b"\n\n"])
 def test_a_file_that_is_no_key_is_refused_and_left(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "key"

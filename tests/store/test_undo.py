@@ -69,16 +69,6 @@ async def packed_entries(model: Model, messages: list[str]) -> list[dict[str, st
     return [entry_now.pack() if (entry_now := await model.entry(message)) else None for message in messages]
 
 
-async def test_the_undo_of_a_first_learn_leaves_nothing(model: Model) -> None:
-    await write(model, "m1", entry("spam", TOKENS, sums=[(b"=x", 7)]), "ann")
-
-    (message_undo,) = await undo(model, HistorySelection(actor="ann"))
-
-    assert message_undo.changes_ledger
-    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
-    assert await model.entry("m1") is None
-
-
 @pytest.mark.parametrize("after", [("ham", TOKENS[2:6], 7, [(b"=messages", 5)]), None], ids=["relearn", "unlearn"])
 async def test_the_undo_of_a_relearn_or_an_unlearn_restores_the_former_entry(
     model: Model, after: tuple[str, list[bytes], int, list[tuple[bytes, int]]] | None

@@ -80,10 +80,6 @@ def test_an_unlearn_is_not_undone_before_a_later_change_that_stays() -> None:
     assert summary(plan_undo(None, changes)) == ([], [f"{n}: its ledger entry has expired" for n in (2, 1)])
 
 
-def test_without_selected_changes_the_plan_is_empty() -> None:
-    assert plan_undo("v1", history("B:v1")) == plan_undo(None, []) == UndoPlan((), ())
-
-
 def test_an_irreversible_change_is_reported_with_its_reason() -> None:
     (change,) = history("A:v1")
 

@@ -22,7 +22,7 @@ from nbstream.page.login import csrf_token
 from nbstream.page.responses import cookie_name
 from nbstream.policy.sender_lists import MessageSender
 from nbstream.server.message_service import MessageHandler
-from nbstream.store.model.keys import UserPageKeys
+from nbstream.store.logins import LoginKeys
 from nbstream.user_page.sessions import USER_AREA, UserSessions
 from tests.letters import letters
 from tests.listeners.http.http_listener import RunningHttpListener, open_http
@@ -52,7 +52,7 @@ class UserSite:
     quarantine: Quarantine
     mail_server: MailServer
     client: Redis
-    keys: UserPageKeys = field(default_factory=lambda: UserPageKeys("default"))
+    keys: LoginKeys = field(default_factory=lambda: LoginKeys("default", "my"))
 
     @property
     def sessions(self) -> UserSessions:

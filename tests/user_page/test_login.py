@@ -53,13 +53,6 @@ async def test_a_password_logs_in_as_the_address_alone(site: UserSite) -> None:
     assert BOB not in shown
 
 
-async def test_the_cookie_is_secure_behind_a_proxy_with_tls(site: UserSite) -> None:
-    async with site.browser(X_Forwarded_Proto="https") as browser:
-        answer = await browser.post("/my/login", {"user": ANN, "password": "secret"})
-    ((_, cookie),) = answer.cookies.items()
-    assert cookie["secure"]
-
-
 async def test_nobody_learns_whether_it_is_the_user_or_the_password(site: UserSite) -> None:
     texts = set()
     async with site.browser() as browser:
@@ -158,22 +151,6 @@ async def test_a_link_from_elsewhere_chooses_no_other_site_after_the_login(site:
             text = (await browser.post("/my/login", form)).text
             assert "evil.example" not in text
             assert 'url=/my/"' in text or 'url=/my/../ui/"' in text
-
-
-async def test_a_form_of_another_site_logs_nobody_in(site: UserSite) -> None:
-    form = {"user": ANN, "password": "secret"}
-    async with site.browser() as browser:
-        for fields in ({"Origin": "https://evil.example"}, {"Sec_Fetch_Site": "cross-site"}):
-            answer = await browser.post("/my/login", form, **fields)
-            assert (answer.status, answer.cookies) == (403, {})
-
-
-async def test_without_a_server_there_are_links_alone(client: Redis, tmp_path: Path) -> None:
-    async with open_user_site(client, tmp_path) as site, site.browser() as browser:
-        page = await browser.get("/my/login")
-        assert "password" not in page.text
-        assert (await browser.post("/my/login", {"user": ANN, "password": "secret"})).status == 403
-        assert (await log_in(browser, link=await link(site, ANN))).status == 200
 
 
 @pytest.mark.parametrize(("wanted", "word"), [("de-DE,en;q=0.5", "Anmelden"), ("fr", "Log in")])

@@ -14,8 +14,8 @@ from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.user_page.texts import TEXTS
 from nbstream.users.preferences import UserPreferences
 from tests.letters import letters
-from tests.listeners.http.http_listener import LUNCH, PRIZE
-from tests.page.site import HOSTILE, words
+from tests.listeners.http.http_listener import LUNCH
+from tests.page.site import words
 from tests.user_page.site import ANN, BOB, UserSite, open_user_site
 
 SPAM = next(raw for label, raw in letters(20) if label == "spam").replace(b"Subject: ", b"Subject: Special ")
@@ -32,23 +32,6 @@ def test_both_languages_have_the_same_texts() -> None:
     assert english.keys() == german.keys()
     assert all(text.strip() for text in (*english.values(), *german.values()))
     assert not [name for name in english if english[name].count("{") != german[name].count("{")]
-
-
-async def test_nothing_is_held_back(site: UserSite) -> None:
-    async with site.browser(ANN) as browser:
-        assert "Nothing is held back for you." in (await browser.get("/my/")).text
-        assert "No message to you is remembered." in (await browser.get("/my/messages")).text
-
-
-async def test_he_sees_what_waits_for_him_and_for_nobody_else(site: UserSite) -> None:
-    await site.hold(PRIZE, ANN, BOB)
-    await site.hold(LUNCH, BOB)
-    async with site.browser(ANN) as browser:
-        text = (await browser.get("/my/")).text
-    assert "You have won" in text
-    assert "winner@offers.example" in text
-    assert "Lunch" not in text
-    assert BOB not in text
 
 
 async def test_a_verdict_for_several_is_that_of_his_own_filter(client: Redis, tmp_path: Path) -> None:
@@ -77,25 +60,6 @@ async def test_the_list_goes_on_page_by_page(site: UserSite) -> None:
             assert (await browser.get(f"/my/messages?older={wrong}")).status == 200
 
 
-async def test_without_envelopes_the_list_says_so(client: Redis, tmp_path: Path) -> None:
-    async with open_user_site(client, tmp_path, memory={"envelope": False}) as site, site.browser(ANN) as browser:
-        assert "does not remember to whom" in (await browser.get("/my/messages")).text
-
-
-async def test_what_is_in_doubt_is_delivered_only_if_he_asks_for_that(site: UserSite) -> None:
-    held = await site.hold(PRIZE, ANN)
-    (path,) = (site.quarantine._path / "new").iterdir()
-    path.rename(site.quarantine._path / "cur" / f"{path.name}:2,P")
-    async with site.browser(ANN) as browser:
-        await browser.post(f"/my/messages/{held}", {"action": "release"})
-        assert not site.mail_server.received
-        text = (await browser.get(f"/my/messages/{held}")).text
-        assert "may have been delivered" in words(text)
-        assert "Deliver it again" in text
-        await browser.post(f"/my/messages/{held}", {"action": "release", "again": "yes"})
-    assert [mail.recipients for mail in site.mail_server.received] == [[ANN]]
-
-
 async def test_he_switches_his_digest(site: UserSite) -> None:
     preferences = UserPreferences(site.client, ModelKeys("default"))
     async with site.browser(ANN) as browser:
@@ -107,19 +71,6 @@ async def test_he_switches_his_digest(site: UserSite) -> None:
         await browser.post("/my/digest", {"digest": "on"})
         assert (await browser.post("/my/digest", {"digest": "maybe"})).status == 400
     assert await preferences.wants_digest(ANN)
-
-
-async def test_texts_of_mail_are_texts(site: UserSite) -> None:
-    raw = f"From: {HOSTILE}\nSubject: {HOSTILE}\nMessage-ID: <h@x>\n\n{HOSTILE}\n".encode()
-    held, checked = await site.hold(raw, ANN), await site.check(raw, ANN, sender=HOSTILE)
-    async with site.browser(ANN) as browser:
-        paths = ("/my/", "/my/messages", f"/my/messages/{held}", f"/my/messages/{checked}")
-        texts = [(await browser.get(path)).text for path in paths]
-    for text in texts:
-        assert "alert(1)" in text
-        assert "<script" not in text
-        assert "<img" not in text
-        assert not [character for character in "\u202e\u0007" if character in text]
 
 
 async def test_he_says_which_senders_he_always_and_never_wants(site: UserSite) -> None:
@@ -157,17 +108,3 @@ async def test_what_he_says_goes_to_his_own_model_and_is_shown_to_him_alone(clie
         assert await site.label(checked) is None
         assert await client.hgetall(ModelKeys("default").totals) == before
         assert await client.zrange("nbstream:{default}:own", 0, -1) == [ANN.encode()]
-
-
-async def test_his_corrections_of_other_messages_are_told_of(client: Redis, tmp_path: Path) -> None:
-    rules = [{"match": "*@example.org", "name": "{address}"}]
-    similar = SPAM.replace(b"Message-ID: <", b"Message-ID: <other")
-    async with open_user_site(client, tmp_path, models=rules) as site:
-        await site.teach(200)
-        taught, asked = await site.check(SPAM, ANN), await site.check(similar, ANN, BOB)
-        async with site.browser(ANN) as browser, site.browser(BOB) as other:
-            path = f"/my/messages/{asked}"
-            assert "Corrections by users here" not in (await browser.get(path)).text
-            await browser.post(f"/my/messages/{taught}", {"action": "ham"})
-            assert "Corrections by users here had a say in it." in (await browser.get(path)).text
-            assert "Corrections by users here" not in (await other.get(path)).text

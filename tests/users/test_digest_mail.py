@@ -11,14 +11,13 @@ from dataclasses import replace
 from email.message import EmailMessage
 from functools import cache
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.errors import ConfigError, InputError
+from nbstream.errors import InputError
 from nbstream.users.digest_mail import Digest, DigestRenderer
 from nbstream.users.held_mail import HeldMessage
 from nbstream.users.links import LinkPurpose, LinkSigner
@@ -92,39 +91,11 @@ I want no such mail any more:
   https://mail.example.org/my/link/digest?link=TOKEN
 """
 
-GERMAN = """\
-Der Mailfilter hat 1 neue Nachricht an Ann@example.org zurückgehalten.
-Zuerst kommen die, bei denen er am wenigsten sicher ist.
-
-Von:      Chess club <news@chess.example>
-Betreff:  Friday's games
-Vom:      28.11.2026 05:00
-Spam:     vielleicht (62,0 %)
-Mir zustellen:
-  https://mail.example.org/my/link/release?link=TOKEN
-Kein Spam, aber ich brauche sie nicht (der Filter lernt daraus):
-  https://mail.example.org/my/link/ham?link=TOKEN
-
-Was niemand anfordert, wird nach 30 Tagen gelöscht.
-Ein Link zeigt erst, was er täte. Er gilt bis 28.12.2026, und zwar für jeden, der ihn hat: Leiten Sie
-diese Mail nicht weiter.
-
-Ich möchte keine solche Mail mehr:
-  https://mail.example.org/my/link/digest?link=TOKEN
-"""
-
 
 def test_the_digest_in_english() -> None:
     mail = mail_of(DIGEST)
     assert without_tokens(body_of(mail, "plain")) == ENGLISH
     assert mail["Subject"] == "4 messages to you were held back"
-
-
-def test_the_digest_in_german() -> None:
-    mail = mail_of(replace(DIGEST, messages=[LETTER], more=0, older=0), language="de")
-    assert without_tokens(body_of(mail, "plain")) == GERMAN
-    assert mail["Subject"] == "1 Nachricht an Sie wurde zurückgehalten"
-    assert mail["Content-Language"] == "de"
 
 
 def test_a_program_wrote_it_and_nobody_is_to_answer() -> None:
@@ -195,50 +166,7 @@ def test_mail_programs_make_no_link_of_what_others_wrote() -> None:
         assert "https[:]//evil.example/login or WWW[.]evil.example, at 12:30" in body_of(mail, kind)
 
 
-def test_nothing_is_fetched_from_elsewhere() -> None:
-    elements = _Elements()
-    elements.feed(body_of(mail_of(DIGEST), "html"))
-    assert not {tag for tag, _ in elements.elements} & {"img", "link", "script", "style", "iframe", "object"}
-    assert {name for _, attributes in elements.elements for name in attributes} <= {
-        "lang", "charset", "name", "content", "style", "dir", "href"
-    }  # fmt: skip
-    assert "url(" not in body_of(mail_of(DIGEST), "html")
-
-
-def test_long_and_empty_texts_are_shown_as_such() -> None:
-    text = body_of(
-        mail_of(replace(DIGEST, messages=[replace(LETTER, subject="x" * 101, sender=" \u200b"[:1])])), "plain"
-    )
-    assert f"Subject:  {'x' * 100}…\n" in text
-    assert "From:     \N{EN DASH}\n" in text
-
-
-@pytest.mark.parametrize(
-    ("probability", "shown"),
-    [(1.0, "almost certainly (99.9 %)"), (0.98999, "probably (98.9 %)"), (0.0, "perhaps (0.0 %)")],
-)
-def test_nothing_is_surer_than_it_is(probability: float, shown: str) -> None:
-    digest = replace(DIGEST, messages=[replace(LETTER, probability=probability)])
-    assert f"Spam:     {shown}\n" in body_of(mail_of(digest), "plain")
-
-
 @pytest.mark.parametrize("address", ["a\r\nBcc: b@example.org", "a b@example.org", "b\udcff@example.org", "", "@"])
 def test_an_address_that_no_field_can_have_is_refused(address: str) -> None:
     with pytest.raises(InputError):
         renderer().mail(replace(DIGEST, recipient=address), SIGNER, NOW)
-
-
-def test_an_administrator_replaces_the_templates_that_he_wants(tmp_path: Path) -> None:
-    (tmp_path / "subject.txt").write_text("Held:\n {{ total }} for {{ address | foreign }}\n")
-    mail = mail_of(DIGEST, template_dir=tmp_path)
-    assert mail["Subject"] == "Held: 4 for Ann@example.org"
-    assert without_tokens(body_of(mail, "plain")) == ENGLISH
-
-
-@pytest.mark.parametrize(
-    "source", ["{% if %}", "{{ unknown }}", "{{ messages.x.y }}", "{{ 1 / 0 }}", "{{ total + 'x' }}", "\udcff"]
-)
-def test_a_template_that_fails_is_said_at_the_start(tmp_path: Path, source: str) -> None:
-    (tmp_path / "digest.txt").write_text(source, errors="surrogateescape")
-    with pytest.raises(ConfigError, match=r"digest\.template_dir: digest\.txt: "):
-        renderer(template_dir=tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -13,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.users.digests import last_due
-from nbstream.users.settings import DigestSettings
-from tests.users.digest_site import SECTION
+from nbstream.users.settings import DigestSchedule, read_schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -32,10 +30,6 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=BERLIN).timestamp()
 
 
-def section(**values: Any) -> DigestSettings:
-    return DigestSettings(**{**SECTION, **values})
-
-
 @pytest.mark.parametrize(
     ("now", "due"),
     [
@@ -48,7 +42,7 @@ def section(**values: Any) -> DigestSettings:
     ],
 )
 def test_a_daily_digest_is_due_at_its_time_of_the_day(now: str, due: str) -> None:
-    assert last_due(section(), at(now)) == at(due)
+    assert last_due(read_schedule("daily 07:00"), at(now)) == at(due)
 
 
 @pytest.mark.parametrize(
@@ -61,18 +55,19 @@ def test_a_daily_digest_is_due_at_its_time_of_the_day(now: str, due: str) -> Non
     ],
 )
 def test_a_weekly_digest_is_due_on_its_day(now: str, due: str) -> None:
-    assert last_due(section(schedule="weekly", weekday="friday"), at(now)) == at(due)
+    assert last_due(read_schedule("friday 07:00"), at(now)) == at(due)
 
 
 def test_a_time_that_the_clocks_skip_is_an_hour_later() -> None:
-    assert last_due(section(at="02:30"), at("2026-03-29 12:00")) == at("2026-03-29 03:30")
+    assert last_due(read_schedule("daily 02:30"), at("2026-03-29 12:00")) == at("2026-03-29 03:30")
 
 
-@given(st.integers(0, 2**32), st.sampled_from(["daily", "weekly"]), st.integers(0, 23), st.integers(0, 59))
+@given(st.integers(0, 2**32), st.sampled_from([None, 0, 6]), st.integers(0, 23), st.integers(0, 59))
 def test_what_is_due_is_past_and_not_older_than_its_period(
-    now: int, schedule: str, hour: int, minute: int
+    now: int, weekday: int | None, hour: int, minute: int
 ) -> None:
-    days = 1 if schedule == "daily" else 7
-    due = last_due(section(schedule=schedule, at=f"{hour:02}:{minute:02}"), now)
+    days = 1 if weekday is None else 7
+    times = DigestSchedule(weekday, hour, minute)
+    due = last_due(times, now)
     assert due <= now < due + days * 86_400 + 3600 + 1
-    assert last_due(section(schedule=schedule, at=f"{hour:02}:{minute:02}"), due) == due
+    assert last_due(times, due) == due

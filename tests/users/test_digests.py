@@ -19,13 +19,13 @@ from nbstream.users import digests as module
 from nbstream.users.digest_state import DigestMarker, DigestState
 from nbstream.users.digests import MAX_LISTED, DigestOutcome, last_due
 from nbstream.users.links import LinkPurpose
-from nbstream.users.settings import DigestSettings
+from nbstream.users.settings import read_schedule
 from tests.conftest import RedisServer
-from tests.users.digest_site import ANN, BOB, SECTION, DigestSite, body_of, open_digests
+from tests.users.digest_site import ANN, BOB, DigestSite, body_of, open_digests
 
 SENT, REFUSED, DEFERRED = DigestOutcome.SENT, DigestOutcome.REFUSED, DigestOutcome.DEFERRED
 DAY = 86_400
-DUE = last_due(DigestSettings(**SECTION), 1_795_900_000.0)
+DUE = last_due(read_schedule("daily 07:00"), 1_795_900_000.0)
 """A time at which digests are due; the one before is a day earlier."""
 BEFORE = DUE - 3600
 
@@ -53,13 +53,6 @@ async def test_each_user_is_told_of_what_came_for_him(site: DigestSite) -> None:
     for recipient, mail in site.mails:
         other = BOB if recipient == ANN else ANN
         assert other.encode() not in mail.as_bytes()
-
-
-async def test_nobody_answers_a_digest(site: DigestSite) -> None:
-    await site.hold(BEFORE)
-    await site.digests.send_due(DUE)
-    (mail,) = site.server.received
-    assert (mail.sender, mail.recipients) == ("<>", [ANN])
 
 
 async def test_who_is_excluded_or_has_switched_it_off_gets_none(client: Redis, tmp_path: Path) -> None:
@@ -91,12 +84,6 @@ async def test_the_least_certain_come_first_and_no_more_than_a_hundred(site: Dig
     ((_, mail),) = site.mails
     assert mail["Subject"] == "103 messages to you were held back"
     assert "3 more are not listed here." in body_of(mail, "plain")
-
-
-async def test_a_message_that_came_often_is_listed_once(site: DigestSite) -> None:
-    assert await site.hold(BEFORE) == await site.hold(BEFORE)
-    await site.digests.send_due(DUE)
-    assert site.subjects == {ANN: ["Cheap"]}
 
 
 # When: once for each due time, and only of what is new.

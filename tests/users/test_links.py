@@ -87,13 +87,10 @@ def test_no_user_makes_the_link_of_another_one_from_his_own() -> None:
     [
         "",
         "A",
-        "AA",
-        "A" * 22,
         TOKEN[:-1],
         TOKEN + "A",
         TOKEN + "=",
         f" {TOKEN}",
-        TOKEN * 10,
         "A" * 10**6,
         "\udc80",
     ],

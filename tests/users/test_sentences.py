@@ -46,14 +46,6 @@ def test_spam_says_what_spoke_against_it() -> None:
     ]
 
 
-def test_ham_says_what_spoke_for_it() -> None:
-    ham = explanation("ham", 0.0001, from__ann_at_x_example=-3.0, from__x_example=-2.0, body__pills=9.0)
-    assert describe(ham, None, "en") == [
-        "It does not look like spam (less than 1 %).",
-        "What weighed most for it: the sender “ann@x.example”.",
-    ]
-
-
 def test_what_others_may_read_only_in_the_header_is_not_named() -> None:
     clues = {
         "delivered-to__bob_at_x_org": 9.0,
@@ -64,19 +56,6 @@ def test_what_others_may_read_only_in_the_header_is_not_named() -> None:
     sentences = describe(explanation("spam", 0.999, **clues), None, "en")
     assert sentences[1] == "What weighed most against it: the way in which the message is built."
     assert "bob" not in " ".join(sentences)
-
-
-def test_no_more_than_some_words_are_named() -> None:
-    words = {f"body__w{n}": 10.0 - n for n in range(10)}
-    assert "“w0”, “w1”, “w2”, “w3”." in describe(explanation("reject", 0.9999, **words), None, "en")[1]
-
-
-def test_a_verdict_that_is_not_sure_says_so_and_a_model_that_learns() -> None:
-    unsure = replace(explanation("unsure", 0.5), state=ModelState({"ham": 0, "spam": 0}, {"ham": 10, "spam": 10}))
-    assert describe(unsure, None, "en") == [
-        "It looks 50 % like spam, which is not enough to be sure.",
-        "The filter has not seen enough mail yet to be sure of anything.",
-    ]
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
@@ -100,9 +79,3 @@ def test_of_private_tokens_nothing_is_named() -> None:
         describe(spam, None, "en")[1] == "This server stores no words, and so cannot say which ones weighed most."
     )
     assert "#" not in " ".join(describe(spam, None, "de"))
-
-
-def test_corrections_that_had_a_say_are_told_of_where_nothing_else_is() -> None:
-    spam = explanation("spam", 0.98, body__pills=2.0)
-    assert describe(spam, None, "en", is_corrected=True)[-1] == "Corrections by users here had a say in it."
-    assert describe(spam, "ham", "en", is_corrected=True)[-1] == "You have called this message wanted."

@@ -185,6 +185,8 @@ def _values(hint: Any, limits: tuple[Any, ...] = ()) -> str:
         return " or ".join(_values(kind) for kind in kinds)
     if get_origin(hint) is tuple:
         return f"a list; each is {_values(get_args(hint)[0])}"
+    if get_origin(hint) is dict:
+        return f"a mapping; each value is {_values(get_args(hint)[1])}"
     if get_origin(hint) is Literal:
         return ", ".join(f"`{word}`" for word in get_args(hint))
     return _plain(hint, limits)

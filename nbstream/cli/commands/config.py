@@ -7,7 +7,6 @@ import argparse
 from nbstream import config
 from nbstream.cli.terminal import print_note
 from nbstream.config.showing import show_defaults, show_for_recipient, show_settings
-from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError
 from nbstream.settings.document import Document, read_document
 
@@ -23,7 +22,6 @@ def _check(options: argparse.Namespace) -> int:
         options.wrong_usage("one FILE is checked: give it with or without -c")
     path = config.find_config_file(options.file or options.config)
     settings = config.load_settings(path)
-    choose_engine(settings.engine)  # one that was asked for and does not fit is an error
     try:
         settings.own_models.read_aliases()
     except (OSError, ValueError) as error:

@@ -162,7 +162,7 @@ async def _run(
 ) -> tuple[EvaluationResult, list[SuspectRow] | None]:
     """Return the result of the run, and the suspects, None where nobody asks for them."""
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
-    engine = choose_engine(settings.engine)
+    engine = choose_engine()
     async with _open_model(settings, options.redis, engine) as model:
         layer, learner = None, None
         if settings.autolearn:
@@ -187,7 +187,7 @@ async def _run(
 
 async def _run_models(settings: Settings, options: argparse.Namespace, stream: LabelledStream) -> OwnModelsReport:
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
-    engine = choose_engine(settings.engine)
+    engine = choose_engine()
 
     def make_empty_filter() -> Filter:
         model = MemoryModel()

@@ -15,7 +15,7 @@ from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.errors import InputError
-from nbstream.store.model.history import HistorySelection, id_milliseconds
+from nbstream.store.model.history import HistorySelection
 from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
@@ -58,10 +58,7 @@ def name_of_model(settings: Settings, spam_filter: Filter, user: str | None) -> 
 
 
 def history_change_to_json(change: HistoryChange) -> dict[str, Any]:
-    """Return the members of a change's JSON object.
-
-    ``repeats`` is when the lost change was acknowledged that this one repeats, None where it repeats none.
-    """
+    """Return the members of a change's JSON object."""
     return {
         "time": iso_time(change.at),
         "id": change.message_key,
@@ -72,7 +69,6 @@ def history_change_to_json(change: HistoryChange) -> dict[str, Any]:
         "actor": change.note.actor,
         "before": _assessment_to_json(change.note.before),
         "after": _assessment_to_json(change.note.after),
-        "repeats": iso_time(id_milliseconds(change.note.repeats) / 1000) if change.note.repeats else None,
     }
 
 
@@ -83,10 +79,7 @@ def history_change_to_text(change: HistoryChange) -> str:
         f"{note.before.probability:.4f} {note.before.verdict} -> {note.after.probability:.4f} {note.after.verdict}"
     )
     who = f"{note.source} {note.actor}".rstrip()
-    line = f"{local_time(change.at)}  {change.message_key}  {change.description}  {who}  {assessments}"
-    if note.repeats:
-        line += f"  taught again, as Redis had lost it; from {local_time(id_milliseconds(note.repeats) / 1000)}"
-    return printable(line)
+    return printable(f"{local_time(change.at)}  {change.message_key}  {change.description}  {who}  {assessments}")
 
 
 def _assessment_to_json(assessment: Assessment) -> dict[str, Any]:

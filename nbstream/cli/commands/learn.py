@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     if not set(labels) <= set(settings.model.classes):
         options.wrong_usage(f"CLASS must be one of {', '.join(settings.model.classes)} (model.classes)")
     facts = interrupts.run_interruptible(read_correspondents(settings))
-    engine = choose_engine(settings.engine)
+    engine = choose_engine()
     tokenizer = make_model_tokenizer(settings, engine, (lambda: facts) if facts else None)
     model_name = " ".join(
         filter(None, (settings.model.name, canonical_address(options.user or "")))

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     owner = _owner(settings)
     with acting_as(owner):
         facts = interrupts.run_interruptible(_record_sent(settings, source, plan.skips, owner))
-        engine = choose_engine(settings.engine)
+        engine = choose_engine()
         tokenizer = make_model_tokenizer(settings, engine, (lambda: facts) if facts else None)
     with (
         reader_process.in_own_process(

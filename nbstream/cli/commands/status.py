@@ -135,7 +135,7 @@ async def collect_status(settings: Settings) -> Status:
         spool=_measure_spool(settings.state_dir),
         config_file=settings.source,
         policy_hash=config.policy_hash(settings),
-        engine=choose_engine(settings.engine),
+        engine=choose_engine(),
     )
 
 

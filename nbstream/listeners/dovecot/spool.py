@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from nbstream.delivery.maildir import unique_name
 from nbstream.durable_files import make_folder, sync_folder
 from nbstream.store.embedded.locks import FileLock
-from nbstream.store.journal.journal import Journal, JournalKind, Place, Position
+from nbstream.store.journal.journal import Journal, Place, Position
 from nbstream.store.journal.writer import GroupCommit, JournalWriter, Record
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ FOLDER = "spool"
 
 FAILED = "failed"
 MAX_FAILED = 1000
-
-_KIND = JournalKind("messages", b"nbstream spool 1\n", is_synced=True, kept_seconds=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +58,6 @@ class SpooledMessage:
             return None
 
 
-def spool_files(folder: Path) -> Journal:
-    """Return the files of the spool in ``folder``."""
-    return Journal(folder, _KIND)
-
-
 def open_learner_lock(folder: Path) -> FileLock:
     """Return the lock of the process that learns from the spool, not taken yet. Raises ``OSError``."""
     make_folder(folder)
@@ -76,7 +69,7 @@ class MessageSpool:
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder, self.max_bytes = folder, max_bytes
-        self._group_commit = GroupCommit(JournalWriter(spool_files(folder), max_bytes), "spool")
+        self._group_commit = GroupCommit(JournalWriter(Journal(folder), max_bytes))
 
     async def add(self, message: SpooledMessage) -> None:
         """Return when the message is on the disk. Raises ``OSError`` where it is not, or the spool is full."""
@@ -105,7 +98,7 @@ def measure_backlog(folder: Path) -> SpoolBacklog:
 
     Of each message only the length is read.
     """
-    journal = spool_files(folder)
+    journal = Journal(folder)
     waiting, oldest_since = 0, None
     for start in journal.starts(journal.read_position()):
         with suppress(FileNotFoundError):  # just learned
@@ -177,7 +170,7 @@ class SpoolReader:
     def __init__(self, folder: Path, max_failed_bytes: int = 1 << 30) -> None:
         self._folder = folder
         self._max_failed_bytes = max_failed_bytes
-        self._journal = spool_files(folder)
+        self._journal = Journal(folder)
         make_folder(folder)
         self._position = self._repeated_until = self._journal.read_position()
         # What is there now may have been tried by the process that had the lock before.

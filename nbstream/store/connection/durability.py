@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
 
+_SETTINGS = ("append*", "save", "maxmemory-policy", "min-replicas-to-write")
+
+
 class DurabilityRisk(Enum):
     """A way to lose what was acknowledged: what is the case (``{value}``: of the setting), and what to do."""
 
@@ -50,6 +53,22 @@ class DurabilityRisk(Enum):
         "set maxmemory-policy to noeviction",
     )
 
+    REPLICATED_LATE = (
+        "Redis has {value} replicas, and redis.wait_replicas is 0: "
+        "a failover loses the feedback that was acknowledged in the last moment",
+        "set redis.wait_replicas to the number of replicas",
+    )
+    REPLICATED_PARTLY = (
+        "Redis has {value} replicas, and redis.wait_replicas is less: "
+        "a failover to one that is behind loses the feedback that was acknowledged in the last moment",
+        "set redis.wait_replicas to the number of replicas; then no feedback is acknowledged while one is away",
+    )
+    WRITES_ALONE = (
+        "Redis takes writes without any replica (min-replicas-to-write 0): a primary that is cut off goes on "
+        "acknowledging feedback, which is lost when it joins again",
+        "set min-replicas-to-write to 1",
+    )
+
     def __init__(self, what: str, remedy: str) -> None:
         self.what = what
         self.remedy = remedy
@@ -66,22 +85,25 @@ class FoundRisk:
         return f"{self.risk.what.format(value=self.value)}; {self.risk.remedy}"
 
 
-async def durability_risks(client: Redis) -> list[FoundRisk]:
+async def durability_risks(client: Redis, wait_replicas: int = 0) -> list[FoundRisk]:
     """Return what this server could lose; empty where an acknowledged lesson is durable.
 
-    Raises ``StoreUnavailable``.
+    ``wait_replicas`` is how many replicas have a lesson when it is acknowledged. Raises ``StoreUnavailable``.
     """
     replies: dict[Any, Any] = {}
     with store_errors():
         try:
-            for name in ("append*", "save", "maxmemory-policy"):  # Redis 6.2 takes one pattern a command
+            replication: Any = await client.info("replication")
+            risks = _replica_risks(int(replication.get("connected_slaves", 0)), wait_replicas)
+            for name in _SETTINGS:  # Redis 6.2 takes one pattern a command
                 replies |= await client.config_get(name)
         except Exception as error:  # managed servers refuse CONFIG with errors of their own kinds
             if "CONFIG" not in str(error).upper() and "PERM" not in str(error).upper():
                 raise
             return [FoundRisk(DurabilityRisk.UNKNOWN)]
     settings = {_text(name): _text(value) for name, value in replies.items()}
-    risks = []
+    if risks and not wait_replicas and settings.get("min-replicas-to-write", "0") == "0":
+        risks.append(FoundRisk(DurabilityRisk.WRITES_ALONE))
     if settings.get("appendonly") != "yes":
         has_snapshots = bool(settings.get("save"))
         risks.append(FoundRisk(DurabilityRisk.SNAPSHOTS_ONLY if has_snapshots else DurabilityRisk.NO_PERSISTENCE))
@@ -93,6 +115,14 @@ async def durability_risks(client: Redis) -> list[FoundRisk]:
     if policy != "noeviction":
         risks.append(FoundRisk(DurabilityRisk.EVICTION, policy))
     return risks
+
+
+def _replica_risks(replicas: int, wait_replicas: int) -> list[FoundRisk]:
+    """Return what a failover to one of so many replicas loses."""
+    if replicas <= wait_replicas:
+        return []
+    risk = DurabilityRisk.REPLICATED_PARTLY if wait_replicas else DurabilityRisk.REPLICATED_LATE
+    return [FoundRisk(risk, str(replicas))]
 
 
 async def _replay_risks(client: Any) -> list[FoundRisk]:

@@ -34,22 +34,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+FIRST_LINE = b"nbstream spool 1\n"
+"""With it each segment begins."""
+
+_SEGMENT_NAME = re.compile(r"(\d{12})\.messages")
 _POSITION_BYTES = 128
-
-
-@dataclass(frozen=True, slots=True)
-class JournalKind:
-    """What the records of a journal are, and what they are worth.
-
-    ``suffix`` ends the names of its segments, each of which begins with ``first_line``. ``is_synced``: a record
-    that was appended survives a power cut. ``kept_seconds``: a journal that is full gives up its oldest segments,
-    and those that were not changed for so long; None for one that refuses what it has no room for.
-    """
-
-    suffix: str
-    first_line: bytes
-    is_synced: bool
-    kept_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,10 +69,8 @@ class Place:
 class Journal:
     """The journal in ``folder``, which need not be there. All methods raise ``OSError``."""
 
-    def __init__(self, folder: Path, kind: JournalKind) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.kind = kind
-        self._name = re.compile(rf"(\d{{12}})\.{kind.suffix}")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -98,15 +85,15 @@ class Journal:
             names = os.listdir(self.folder)  # noqa: PTH208 - each append asks; iterdir takes twice the time
         except FileNotFoundError:
             return []
-        return sorted(int(match[1]) for match in map(self._name.fullmatch, names) if match)
+        return sorted(int(match[1]) for match in map(_SEGMENT_NAME.fullmatch, names) if match)
 
     def path(self, segment: int) -> Path:
         """Return the path of a segment."""
-        return self.folder / f"{segment:012d}.{self.kind.suffix}"
+        return self.folder / f"{segment:012d}.messages"
 
     def first_position(self, segment: int = 0) -> Position:
         """Return the position of the first frame of a segment."""
-        return Position(segment, len(self.kind.first_line))
+        return Position(segment, len(FIRST_LINE))
 
     def starts(self, position: Position) -> list[Position]:
         """Return where reading begins in each segment, so that all frames from ``position`` on are read.
@@ -152,8 +139,8 @@ class Journal:
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, f"{path} is no file")
-            first_line = os.pread(descriptor, len(self.kind.first_line), 0)
-            if not self.kind.first_line.startswith(first_line):  # the end of a killed process may have cut it
+            first_line = os.pread(descriptor, len(FIRST_LINE), 0)
+            if not FIRST_LINE.startswith(first_line):  # the end of a killed process may have cut it
                 raise OSError(errno.EINVAL, f"{path} is of another version of nbstream")
             yield descriptor
         finally:
@@ -184,9 +171,8 @@ class Journal:
 
     def remove_before(self, position: Position) -> None:
         """Write the position, and remove the segments before it."""
-        self.write_position(position, sync=self.kind.is_synced)
+        self.write_position(position, sync=True)
         for number in self.segments():
             if number < position.segment:
                 self.path(number).unlink(missing_ok=True)
-        if self.kind.is_synced:
-            sync_folder(self.folder)
+        sync_folder(self.folder)

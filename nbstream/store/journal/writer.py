@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.durable_files import make_folder, sync_folder
 from nbstream.store.journal.frames import pack_frame, unpack_frame
-from nbstream.store.journal.journal import Position
+from nbstream.store.journal.journal import FIRST_LINE, Position
 
 if TYPE_CHECKING:
     from nbstream.store.journal.journal import Journal
@@ -38,7 +38,6 @@ class JournalWriter:
     """Appends to a journal; not to be called by several threads at once.
 
     All segments together have at most ``max_bytes``; one has ``segment_bytes`` and what is appended at a time.
-    Where the oldest are given up, that is done when a new one is begun.
     """
 
     def __init__(self, journal: Journal, max_bytes: int, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -51,7 +50,7 @@ class JournalWriter:
         self._was_not_synced = False
 
     def append(self, records: Sequence[Record]) -> None:
-        """Append the records in their order; they are as durable as this journal is when this returns.
+        """Append the records in their order; they survive a power cut when this returns.
 
         Raises ``OSError`` where they are not, ``ENOSPC`` also where the journal has no room.
         """
@@ -61,16 +60,14 @@ class JournalWriter:
         # what the others have written before it along.
         with self._journal.locked():
             numbers = self._journal.segments()
-            if self._journal.kind.kept_seconds is None:
-                self._check_room(numbers, len(data))
+            self._check_room(numbers, len(data))
             descriptor = self._open_last_segment(numbers)
             self._write(descriptor, data)
-        if self._journal.kind.is_synced:
-            try:
-                os.fdatasync(descriptor)
-            except OSError:
-                self._was_not_synced = True
-                raise
+        try:
+            os.fdatasync(descriptor)
+        except OSError:
+            self._was_not_synced = True
+            raise
 
     def close(self) -> None:
         """Close the present segment."""
@@ -87,17 +84,6 @@ class JournalWriter:
         if used + added > self._max_bytes:
             raise OSError(errno.ENOSPC, f"the {self._journal.folder.name} is full, it has {used} bytes")
 
-    def _give_up_oldest(self, numbers: Sequence[int], kept_seconds: float) -> None:
-        """Remove the segments that are too old, and the oldest ones, so that one more has room."""
-        oldest, used = time.time() - kept_seconds, self._segment_bytes
-        for number in reversed(numbers):
-            path = self._journal.path(number)
-            with suppress(FileNotFoundError):  # it was read, and just removed
-                status = path.stat()
-                used += status.st_size
-                if status.st_mtime < oldest or used > self._max_bytes:
-                    path.unlink()
-
     def _open_last_segment(self, numbers: Sequence[int]) -> int:
         """Return the descriptor of the segment to append to, whose end is ``_end`` then."""
         # What is before the position is done with, and may be removed any time.
@@ -108,12 +94,9 @@ class JournalWriter:
                 path = self._journal.path(last)
                 self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
                 self._number, self._end = last, 0
-                first_line = self._journal.kind.first_line
-                if os.pread(self._descriptor, len(first_line), 0) == first_line:
-                    self._end = len(first_line)
+                if os.pread(self._descriptor, len(FIRST_LINE), 0) == FIRST_LINE:
+                    self._end = len(FIRST_LINE)
         if self._descriptor is None or self._was_not_synced or not self._can_grow(self._descriptor):
-            if self._journal.kind.kept_seconds is not None:
-                self._give_up_oldest(numbers, self._journal.kind.kept_seconds)
             return self._create_segment(last + 1)
         return self._descriptor
 
@@ -138,9 +121,8 @@ class JournalWriter:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._descriptor, self._number, self._end = descriptor, number, 0
         try:
-            self._write(descriptor, self._journal.kind.first_line)
-            if self._journal.kind.is_synced:
-                sync_folder(self._journal.folder)
+            self._write(descriptor, FIRST_LINE)
+            sync_folder(self._journal.folder)
         except OSError:
             self.close()
             path.unlink(missing_ok=True)
@@ -172,19 +154,11 @@ class GroupCommit:
     What comes while the disk is busy is written together, with one sync.
     """
 
-    def __init__(self, writer: JournalWriter, thread_name: str) -> None:
+    def __init__(self, writer: JournalWriter) -> None:
         self._writer = writer
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix=thread_name)
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="spool")
         self._pending: list[_Pending] = []
         self._writing: asyncio.Future[None] | None = None
-
-    def begin(self, records: Sequence[Record]) -> asyncio.Future[None]:
-        """Begin to append the records; what is returned is done when they are in the journal, or has the error."""
-        written = asyncio.get_running_loop().create_future()
-        self._pending.append((records, written))
-        if self._writing is None:
-            self._write_batch()
-        return written
 
     async def append(self, records: Sequence[Record]) -> None:
         """Return when the records are in the journal. Raises ``OSError`` where they are not.
@@ -192,7 +166,10 @@ class GroupCommit:
         Who stops waiting takes them along, since a disk that hangs must not gather them in memory. What is just
         being written may be in the journal then.
         """
-        written = self.begin(records)
+        written = asyncio.get_running_loop().create_future()
+        self._pending.append((records, written))
+        if self._writing is None:
+            self._write_batch()
         try:
             await written
         finally:

@@ -85,7 +85,11 @@ end
 totals[#totals + 1] = subtract_from_total('vocabulary', vocabulary_loss)
 
 local sequence = redis.call('INCR', sequence_key)
-local change = {'sequence', sequence, 'totals', table.concat(totals, ' '), 'names', packed_names}
+local last_change = redis.call('XREVRANGE', changes_key, '+', '-', 'COUNT', 1)[1]
+local predecessor = last_change and last_change[1] or '0-0'
+local change = {
+  'sequence', sequence, 'totals', table.concat(totals, ' '), 'names', packed_names, 'predecessor', predecessor,
+}
 for _, column in ipairs(columns) do
   change[#change + 1] = 'counts:' .. column.label
   change[#change + 1] = table.concat(column.resulting, ' ')

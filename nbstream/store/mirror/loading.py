@@ -51,7 +51,7 @@ class LoadedCounts:
         sequence = int(fields[b"sequence"])
         if sequence != self.position.sequence + lesson_count(fields):
             raise RescanNeeded(f"change {sequence} came after {self.position.sequence}")
-        if fields.get(b"predecessor", self.position.stream_id) != self.position.stream_id:
+        if fields[b"predecessor"] != self.position.stream_id:
             raise RescanNeeded(f"change {self.position.sequence} that is known here is not in Redis")
         tokens, columns = changed_counts(fields)
         totals = _parse_totals(fields[b"totals"])

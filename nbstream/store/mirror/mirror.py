@@ -22,7 +22,6 @@ from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
-from nbstream.store.mirror.known_changes import KnownChanges
 from nbstream.store.mirror.loading import READ_COUNT, LoadedCounts, RescanNeeded, load_counts
 from nbstream.store.redis_errors import readable_replies, store_errors
 
@@ -64,7 +63,7 @@ class Mirror:
         self._block_seconds = min(_BLOCK_SECONDS, timeout_seconds / 2)  # the reply must come before the deadline
         self._library = library
         self._loaded: LoadedCounts | None = None
-        self._known = KnownChanges()
+        self._followed = ""  # the key of the change stream
         self._last_reply_at = time.monotonic()
         self._connected = False
         self._progress = asyncio.Event()
@@ -86,23 +85,9 @@ class Mirror:
         """Seconds since this mirror was last known to equal Redis; 0 while it follows."""
         return 0.0 if self.following else time.monotonic() - self._last_reply_at
 
-    @property
-    def last_change(self) -> ChangePosition | None:
-        """The last change that this mirror knows; None before the first one."""
-        return self._known.last
-
-    @property
-    def lost_changes(self) -> int:
-        """How many changes that this mirror knew were missing when it loaded again, at least."""
-        return self._known.lost
-
     async def wait_for_more_tokens(self, tokens: int) -> None:
         """Return when this mirror holds more distinct tokens than ``tokens``, whatever their counts are."""
         await self._wait_until(lambda: self._distinct_tokens > tokens)
-
-    async def wait_for_load_after(self, loads: int) -> None:
-        """Return when the counts were loaded more than ``loads`` times."""
-        await self._wait_until(lambda: self.loads > loads)
 
     async def wait_until_applied(self, change: bytes) -> None:
         """Return when this mirror has applied the change with the stream id ``change``.
@@ -198,7 +183,8 @@ class Mirror:
                 with readable_replies():
                     await self._load_and_follow(backoff)
             except (RescanNeeded, NbstreamError) as error:
-                self._note_disconnect(str(error), loud=backoff.failures % _LOG_EVERY == 0)
+                problem = f"history differs, rescanned: {error}" if isinstance(error, RescanNeeded) else str(error)
+                self._note_disconnect(problem, loud=backoff.failures % _LOG_EVERY == 0)
                 await asyncio.sleep(backoff.next_wait())
             except Exception as error:  # whoever runs this starts it again: nothing is followed until then
                 self._note_disconnect(str(error), loud=False)
@@ -216,10 +202,22 @@ class Mirror:
         guard = ServerGuard(model.client)
         loaded = await load_counts(model, self._library)
         guard.check()
-        await self._known.note_losses(model, loaded)
         backoff.reset()
+        self._warn_of_loss(model, loaded.position)
         self._begin_with(loaded, model.keys.log_name)
         await self._follow(model, loaded, guard)
+
+    def _warn_of_loss(self, model: Model, here: ChangePosition) -> None:
+        """Log that Redis has fewer changes than were known here, or another one in the last place."""
+        former = self._loaded.position if self._loaded and self._followed == model.keys.changes else here
+        self._followed = model.keys.changes  # a layer has others in each epoch
+        if here < former or (here.stream_id == former.stream_id and here != former):
+            _log.warning(
+                "%s: history differs, rescanned: known here was change %d, the last in Redis is %d",
+                model.keys.log_name,
+                former.sequence,
+                here.sequence,
+            )
 
     def _begin_with(self, loaded: LoadedCounts, log_name: str) -> None:
         self._loaded = loaded
@@ -245,21 +243,12 @@ class Mirror:
                 )
             guard.check()
             self._last_reply_at = time.monotonic()
-            predecessor, applied, all_name_theirs = self._known.last, [], True
-            for entry_id, fields in stream_entries(streams):
+            entries = stream_entries(streams)
+            for entry_id, fields in entries:
                 loaded.apply(entry_id, fields)
-                all_name_theirs &= b"predecessor" in fields
-                applied.append(loaded.position)
-            self._known.add(applied)
             self._wake_waiters()
-            # A server may be replaced behind an open connection, and its next change may have the next number.
-            # The change names the one before it; else this is asked for after the waiters were woken, so that no
-            # lesson waits for it.
-            if not applied:
+            if not entries:
                 await self._check_end(model, loaded.position)
-            elif predecessor and not all_name_theirs and not await model.has_change(predecessor):
-                self._known.forget_newest(len(applied))
-                raise RescanNeeded(f"change {predecessor.sequence} that is known here is not in Redis")
 
     async def _check_end(self, model: Model, here: ChangePosition) -> None:
         """Raise ``RescanNeeded`` if Redis has fewer changes than this mirror, or another one in the last place.

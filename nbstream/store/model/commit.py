@@ -1,18 +1,13 @@
 """The one way to commit a lesson, and what makes it one that may be acknowledged.
 
 A lesson may be acknowledged when Redis has answered the step of ``learn.lua`` that replaced one version of the
-ledger entry by another, when the lesson is in the journal of this host (a disk that fails or is slow does not hold
-it up), when as many replicas have it as are to be waited for, and when the counts that answer checks show it. What
-others have changed meanwhile is planned again. ``commit_planned`` does all of that for one message. Bulk lessons
-are committed by ``Model.commit_lessons``, and those of them that conflict are taught by themselves. An undo and
-an import commit once: what others say at the same moment stays.
+ledger entry by another, when as many replicas have it as are to be waited for, and when the counts that answer
+checks show it. What others have changed meanwhile is planned again. ``commit_planned`` does all of that for one
+message. Bulk lessons are committed by ``Model.commit_lessons``, and those of them that conflict are taught by
+themselves. An undo and an import commit once: what others say at the same moment stays.
 
 A reply may get lost although the step was carried out. The lesson is then committed again, and finds its own entry
 in the ledger: that is its acknowledgement. A removal leaves no entry; its own attempt is in the history.
-
-What is recorded: the entry and the note as the learn script got them, so that nothing is packed twice and the
-lesson can be repeated to the last digit. The entry that it replaced is not kept: whoever repeats the lesson
-replaces the entry that the ledger has then.
 
 WAIT counts the replicas that have all writes of its own connection. Therefore a write that changes nothing
 goes before it on the same connection: replication keeps the order, so a replica that has this write has every one
@@ -27,8 +22,8 @@ the write, still loses it unless all replicas are waited for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from redis.exceptions import ResponseError
@@ -39,7 +34,6 @@ from nbstream.store.lua import lua_script
 from nbstream.store.model.history import History, LessonNote
 from nbstream.store.model.keys import AutolearnKeys
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
-from nbstream.store.model.lesson_journal import KEPT_SECONDS, UNKNOWN_VERSION, AcknowledgedLesson
 from nbstream.store.model.scripts import LessonBatch, LessonCommit, unpack_reply
 from nbstream.store.redis_errors import store_error, store_errors
 
@@ -47,7 +41,6 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.store.model.keys import ModelKeys, RetentionLimits
-    from nbstream.store.model.lesson_journal import LessonJournal
 
 _log = logging.getLogger(__name__)
 
@@ -123,18 +116,13 @@ class ReplicaWaitOptions:
 
 
 class CommitPoint:
-    """Where the lessons of one model are committed, recorded in ``journal`` (if any) and acknowledged.
-
-    ``clock`` returns seconds since the epoch of Unix.
-    """
+    """Where the lessons of one model are committed and acknowledged."""
 
     def __init__(
         self,
         client: Redis,
         keys: ModelKeys,
         retention: RetentionLimits,
-        clock: Callable[[], float],
-        journal: LessonJournal | None,
         replica_wait: ReplicaWaitOptions,
     ) -> None:
         self.client = client
@@ -143,8 +131,6 @@ class CommitPoint:
         self.history = History(client, keys)
         self.last_refusal: StoreRefuses | None = None
         """Why Redis refused the last lesson of this process; None where it did not."""
-        self._clock = clock
-        self._journal = journal
         self._replica_wait = replica_wait
         self._learn_script = client.register_script(lua_script("learn.lua"))
 
@@ -160,8 +146,6 @@ class CommitPoint:
         old: LedgerEntry | None,
         new: LedgerEntry | None,
         note: LessonNote,
-        *,
-        waits_for_replicas: bool = True,
     ) -> bytes | LedgerConflict:
         """Commit one lesson: replace the ledger entry ``old`` by ``new``, None standing for no entry.
 
@@ -169,8 +153,7 @@ class CommitPoint:
         ``new``, writes the ledger entry, adds the change to the change stream and a record with ``note`` to the
         history: all of it, or nothing. The method returns only after Redis has acknowledged the step, so with an
         append-only file that is synced at each write (``appendfsync always``) the lesson is then durable. Where
-        the model is to wait for replicas, and ``waits_for_replicas`` is set, they have the lesson then, also one
-        that was committed before.
+        the model is to wait for replicas, they have the lesson then, also one that was committed before.
 
         Returns the stream id of the change, or what the ledger holds instead of ``old``: nothing was changed then,
         and the caller may try again with that. After an error the same lesson may be committed again: where the
@@ -178,9 +161,7 @@ class CommitPoint:
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
         lesson = LessonCommit(message_key, old, new, note)
-        (result,) = await self._commit_and_acknowledge(
-            LessonBatch([lesson]), None, waits_for_replicas=waits_for_replicas
-        )
+        (result,) = await self._commit_and_acknowledge(LessonBatch([lesson]), None)
         if isinstance(result, Exception):
             raise result
         return result
@@ -200,23 +181,18 @@ class CommitPoint:
             assert isinstance(layer, CommitPoint)
             assert isinstance(layer.keys, AutolearnKeys)
             layer_keys = layer.keys
-        return await self._commit_and_acknowledge(batch, layer_keys, waits_for_replicas=True)
+        return await self._commit_and_acknowledge(batch, layer_keys)
 
-    async def _commit_and_acknowledge(
-        self, batch: LessonBatch, layer: AutolearnKeys | None, *, waits_for_replicas: bool
-    ) -> list[CommitResult]:
+    async def _commit_and_acknowledge(self, batch: LessonBatch, layer: AutolearnKeys | None) -> list[CommitResult]:
         guard, keys = ServerGuard(self.client), self.keys  # a layer may have others when Redis has answered
-        identity = self._journal.identity if self._journal else ""
         answers = await self._commit_batch(keys, batch, layer)
         results = [
             await self._recognize_removal(keys, lesson, answers[lesson.message_key]) for lesson in batch.lessons
         ]
-        await self._record(identity, list(zip(batch.lessons, results, strict=True)))
         errors = [result for result in results if isinstance(result, StoreUnavailable)]
         refusal = next((error for error in errors if isinstance(error, StoreRefuses)), None)
         try:
-            if waits_for_replicas:
-                await self._wait_for_replicas(guard)
+            await self._wait_for_replicas(guard)
         except StoreRefuses as error:
             self._note_refusal(error)
             raise
@@ -293,29 +269,6 @@ class CommitPoint:
             return answer
         return await self.last_change()
 
-    async def _record(self, identity: str, commits: Sequence[tuple[LessonCommit, CommitResult]]) -> None:
-        """Record those of the commits that Redis has acknowledged."""
-        if not self._journal:
-            return
-        keys, since = self.keys, self._clock() - KEPT_SECONDS
-        lessons = []
-        for lesson, result in commits:
-            if change := acknowledged_change(lesson, result):
-                former_version = lesson.old.version if lesson.old else ""
-                recorded = lesson
-            elif entry := _entry_in_place(lesson, result, since):
-                change, former_version = entry.change, UNKNOWN_VERSION
-                note = replace(lesson.note, source=entry.source, actor=entry.actor, made_at=entry.learned_at)
-                recorded = LessonCommit(lesson.message_key, None, entry, note)
-            else:
-                continue
-            fields = _as_bytes(recorded.note_fields), _as_bytes(recorded.entry_fields)
-            lessons.append(
-                AcknowledgedLesson(keys.model, identity, change, lesson.message_key, former_version, *fields)
-            )
-        if lessons:
-            await self._journal.record(lessons)
-
     def note_writes_accepted(self) -> None:
         """Note that Redis takes writes: what it refused a moment ago it would take now."""
         self._note_refusal(None)
@@ -338,18 +291,3 @@ def acknowledged_change(lesson: LessonCommit, result: CommitResult) -> bytes:
     if isinstance(result, LedgerConflict):
         return result.entry.change if result.entry and is_own_entry(lesson, result.entry) else b""
     return result if isinstance(result, bytes) else b""
-
-
-def _entry_in_place(lesson: LessonCommit, result: CommitResult, since: float) -> LedgerEntry | None:
-    """The entry that makes a lesson unnecessary, because the message has its label already.
-
-    Only one that was learned after ``since`` (seconds since the epoch). It may be that of an earlier attempt,
-    whose reply was lost: to acknowledge the second attempt acknowledges this entry.
-    """
-    entry = result.entry if isinstance(result, LedgerConflict) else None
-    is_same = entry and lesson.new and entry.class_name == lesson.new.class_name and entry.learned_at >= since
-    return entry if is_same else None
-
-
-def _as_bytes(fields: Sequence[str | bytes]) -> tuple[bytes, ...]:
-    return tuple([field if isinstance(field, bytes) else field.encode() for field in fields])

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from nbstream.bayes.kinds import kind_of_packed_sums
 from nbstream.errors import StoreIncompatible
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.keys import MAX_HISTORY_RECORDS
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.redis_errors import store_errors
 
@@ -67,17 +66,13 @@ class LessonNote:
     """Who changed something through which listener or command, and the message's check before and after.
 
     ``after`` is computed from the counts before the change and the change itself, without lessons of others at the
-    same moment. ``repeats`` is the stream id of the lost change that this one repeats (see
-    ``store.recovery``), and empty for a change that repeats none. ``made_at`` is when somebody made the
-    change, in seconds since the epoch by the clock of that process, and 0 where that is not known.
+    same moment.
     """
 
     source: str
     actor: str
     before: Assessment
     after: Assessment
-    repeats: bytes = field(default=b"", kw_only=True)
-    made_at: float = field(default=0.0, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,27 +127,6 @@ class HistoryRecord(HistoryChange):
     """A change with the whole entry that it replaced, ``former``; None where there was none."""
 
     former: LedgerEntry | None
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryStep:
-    """The step that one record describes, without its entry and its note.
-
-    ``former_version`` and ``version`` are the versions of the ledger entry before and after it, empty for no
-    entry. ``repeats`` and ``made_at`` are those of the note.
-    """
-
-    id: bytes
-    message_key: str
-    former_version: str
-    version: str
-    repeats: bytes
-    made_at: float = 0.0
-
-    @property
-    def moment(self) -> tuple[int, float]:
-        """When the step was first made: in milliseconds since the epoch by the clock of Redis, and ``made_at``."""
-        return id_milliseconds(self.repeats or self.id), self.made_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,18 +241,6 @@ class History:
                 break
         return None
 
-    async def steps(self, after: bytes) -> AsyncIterator[HistoryStep]:
-        """The steps after that stream id, oldest first; no entry is unpacked."""
-        async for record_id, fields in _entries(self._client.xrange, self._key, b"(" + after, b"+"):
-            yield _read_step(record_id, fields)
-
-    async def trimmed_until(self) -> int:
-        """The time before which records may have been trimmed, in milliseconds by the clock of Redis."""
-        with store_errors():
-            length: Any = await self._client.xlen(self._key)
-            oldest: Any = await self._client.xrange(self._key, count=1)
-        return id_milliseconds(oldest[0][0]) if length >= MAX_HISTORY_RECORDS else 0
-
     async def record(self, record_id: bytes) -> HistoryRecord | None:
         """The record of that ``id``, or None where it has been trimmed."""
         with store_errors():
@@ -311,8 +273,6 @@ def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> l
         *("source", note.source, "actor", note.actor),
         *("before", note.before.pack(), "after", note.after.pack()),
         *(() if new else ("attempt", attempt)),
-        *(("repeats", note.repeats.decode()) if note.repeats else ()),
-        *(("made_at", repr(note.made_at)) if note.made_at else ()),
     ]
 
 
@@ -324,8 +284,6 @@ def read_note(fields: Mapping[bytes, bytes]) -> LessonNote:
             fields[b"actor"].decode(),
             Assessment.unpack(fields[b"before"]),
             Assessment.unpack(fields[b"after"]),
-            repeats=fields.get(b"repeats", b""),
-            made_at=float(fields.get(b"made_at", 0.0)),
         )
     except (KeyError, ValueError) as error:
         raise _unreadable_record() from error
@@ -343,20 +301,6 @@ def id_milliseconds(stream_id: bytes) -> int:
 
 def _unreadable_record() -> StoreIncompatible:
     return StoreIncompatible("a record of the history cannot be read: another program wrote it")
-
-
-def _read_step(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryStep:
-    try:
-        return HistoryStep(
-            id=record_id,
-            message_key=fields[b"id"].decode(),
-            former_version=fields.get(_FORMER_PREFIX + b"version", b"").decode(),
-            version=fields[b"version"].decode(),
-            repeats=fields.get(b"repeats", b""),
-            made_at=float(fields.get(b"made_at", 0.0)),
-        )
-    except (KeyError, ValueError) as error:
-        raise _unreadable_record() from error
 
 
 def read_change(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryChange:

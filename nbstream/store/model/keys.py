@@ -90,14 +90,6 @@ class ModelKeys:
         """A string: what is remembered of one checked message."""
         return self._key(f"checked:{message_key}")
 
-    def page_link(self, token_hash: str) -> str:
-        """A string: what a one-time link to the page gives; it expires."""
-        return self._key(f"page:link:{token_hash}")
-
-    def page_session(self, token_hash: str) -> str:
-        """A string: a session of the page; it expires."""
-        return self._key(f"page:session:{token_hash}")
-
     @property
     def link_key(self) -> str:
         """A string: the key that signs the links that users are mailed."""
@@ -107,10 +99,6 @@ class ModelKeys:
     def digest_off(self) -> str:
         """A hash whose fields are the addresses of the users who have switched the digest off."""
         return self._key("users:digest-off")
-
-    def attempts(self, source: str) -> str:
-        """A string: how often somebody gave a wrong password, or logged in to the page, lately; it expires."""
-        return self._key(f"attempts:{source}")
 
     @property
     def rows(self) -> str:
@@ -170,23 +158,6 @@ class ModelKeys:
     def staged(self, import_id: str) -> StagedKeys:
         """The keys under which the import of that id stages what it reads."""
         return StagedKeys(self.model, import_id, self._key(""))
-
-
-@dataclass(frozen=True, slots=True)
-class UserPageKeys(ModelKeys):
-    """The keys of the page of users: what is a session there is none on the page of administrators."""
-
-    def page_link(self, token_hash: str) -> str:
-        """Raise: users have signed links, of which nothing is stored."""
-        raise NotImplementedError
-
-    def page_session(self, token_hash: str) -> str:
-        """A string: a session of a user; it expires."""
-        return self._key(f"my:session:{token_hash}")
-
-    def attempts(self, source: str) -> str:
-        """A string: how often somebody gave a wrong password, or logged in, lately; it expires."""
-        return self._key(f"my:attempts:{source}")
 
 
 @dataclass(frozen=True, slots=True)

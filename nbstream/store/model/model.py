@@ -14,8 +14,7 @@ are removed however the measurement ends, unless a signal kills the process.
 from __future__ import annotations
 
 import secrets
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -36,7 +35,7 @@ from nbstream.store.model.history import History
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
 from nbstream.store.model.scan import remove_keys, scan_counts, scan_hash, scan_keys, scan_prequential_scores
 from nbstream.store.model.scripts import lesson_count, pack_names
-from nbstream.store.model.signature import read_identity, verify_signature
+from nbstream.store.model.signature import verify_signature
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.token_list import join_tokens
 
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.policy.prequential_scores import PrequentialScores
-    from nbstream.store.model.lesson_journal import LessonJournal
 
 
 _READ_COUNT = 10  # changes: of 64 lessons each they are 2 MB
@@ -83,11 +81,10 @@ def totals_from_hash(fields: Mapping[bytes, bytes | int]) -> Totals:
 class Model(CommitPoint):
     """One model behind a Redis client.
 
-    ``model`` is the name of the model, or the keys of one of its layers. ``clock`` returns seconds since the epoch
-    of Unix. ``prequential_scores`` is the number of prequential scores to keep of each class, ``max_changes`` and
-    ``max_history_records`` are about how many changes and records stay. ``journal`` records the lessons that Redis
-    acknowledges, where there is one. ``replica_wait`` says how many replicas must have a lesson before it is
-    acknowledged. ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
+    ``model`` is the name of the model, or the keys of one of its layers. ``prequential_scores`` is the number of
+    prequential scores to keep of each class, ``max_changes`` and ``max_history_records`` are about how many
+    changes and records stay. ``replica_wait`` says how many replicas must have a lesson before it is acknowledged.
+    ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
     """
 
     def __init__(  # noqa: PLR0913 - most have a default, and are named where they are given
@@ -95,10 +92,8 @@ class Model(CommitPoint):
         client: Redis,
         model: str | ModelKeys,
         ledger_seconds: int,
-        clock: Callable[[], float] = time.time,
         *,
         prequential_scores: int = MAX_PREQUENTIAL_SCORES,
-        journal: LessonJournal | None = None,
         replica_wait: ReplicaWaitOptions = _NO_REPLICA_WAIT,
         key_fingerprint: str = "",
         max_changes: int = MAX_CHANGES,
@@ -106,9 +101,8 @@ class Model(CommitPoint):
     ) -> None:
         keys = ModelKeys(model) if isinstance(model, str) else model
         retention = RetentionLimits(max_changes, max_history_records, prequential_scores, ledger_seconds)
-        super().__init__(client, keys, retention, clock, journal, replica_wait)
+        super().__init__(client, keys, retention, replica_wait)
         self.key_fingerprint = key_fingerprint
-        self._known_script = client.register_script(lua_script("known_changes.lua"))
         self._position_script = client.register_script(lua_script("position.lua"))
         self._evict_script = client.register_script(lua_script("evict.lua"))
         self._prequential_scores: PrequentialScores | None = None
@@ -131,8 +125,6 @@ class Model(CommitPoint):
         """
         with store_errors():
             await verify_signature(self.client, self.keys, sign=sign, key_fingerprint=self.key_fingerprint)
-            if self._journal:
-                self._journal.identity = await read_identity(self.client, self.keys, sign=sign)
         return self
 
     # Counts
@@ -223,26 +215,10 @@ class Model(CommitPoint):
         fields = dict(zip(totals[0::2], totals[1::2], strict=True))
         return ModelPosition(ChangePosition.of(change, int(sequence)), record, totals_from_hash(fields))
 
-    async def has_change(self, change: ChangePosition) -> bool:
-        """Whether the change stream has this change under its number, or had it before it was trimmed.
-
-        After a failover the stream may have another change under the number, and even under the stream id.
-        """
-        with store_errors():
-            known: Any = await self._known_script(
-                keys=[self.keys.changes], args=[change.stream_id, change.sequence]
-            )
-        return bool(known)
-
     async def wait_until_applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
 
     # The ledger
-
-    async def entry_versions(self, message_keys: Sequence[str]) -> list[str]:
-        """The version of the ledger entry of each message, empty for no entry, in one round trip."""
-        versions = await self._ledger_field(map(self.keys.ledger, message_keys), "version")
-        return [(version or b"").decode() for version in versions]
 
     async def learned_kinds(self) -> dict[str, int]:
         """How much each kind has learned, whether it is configured or not, as the sum of its messages."""

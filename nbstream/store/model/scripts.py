@@ -10,8 +10,7 @@ fields:
 - ``counts:`` and a label: the resulting counts of that class, separated by spaces; absent where none of them
   changed.
 - what happened to prequential scores; see ``PrequentialScores.apply_change``.
-- ``predecessor``: the stream id of the change before it, ``0-0`` for the first one; only a change of
-  lessons has it.
+- ``predecessor``: the stream id of the change before it, ``0-0`` for the first one.
 """
 
 from __future__ import annotations

@@ -6,11 +6,7 @@ program that needs another signature refuses the model and leaves it as it is.
 
 from __future__ import annotations
 
-import secrets
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-
-from redis.exceptions import ResponseError
 
 from nbstream.errors import StoreIncompatible
 from nbstream.tokens import MODEL_FORMAT
@@ -26,8 +22,6 @@ if TYPE_CHECKING:
 _ESCAPED = "backslashreplace"
 
 _FORMAT_FIELD, _KEY_FIELD = "format", "private_tokens"
-_IDENTITY_FIELD = "identity"
-"""A field of the schema, drawn at random once for each model."""
 
 
 def current_signature(key_fingerprint: str = "") -> dict[str, str]:
@@ -73,26 +67,7 @@ async def verify_signature(client: Redis, keys: ModelKeys, *, sign: bool, key_fi
         )
 
 
-async def read_identity(client: Redis, keys: ModelKeys, *, sign: bool) -> str:
-    """Return the identity of the model, which tells it from every other one that ever has the same name.
-
-    Keys that were deleted, and a model that is taught anew under their names, have another identity; a replica and
-    a backup have the same. With ``sign`` a model without an identity gets one, else the result is empty; it is
-    also empty where Redis refuses to write. Raises what redis-py raises else.
-    """
-    identity: Any = await client.hget(keys.schema, _IDENTITY_FIELD)
-    if identity is None and sign:
-        with suppress(ResponseError):
-            await client.hsetnx(keys.schema, _IDENTITY_FIELD, secrets.token_hex(8))
-            identity = await client.hget(keys.schema, _IDENTITY_FIELD)
-    return (identity or b"").decode()
-
-
 async def _read_signature(client: Redis, keys: ModelKeys) -> dict[str, str]:
+    """Return the schema as text; bytes that are no UTF-8 are escaped, and differ from every value."""
     fields: Any = await client.hgetall(keys.schema)
-    return read_schema(fields)
-
-
-def read_schema(fields: Mapping[bytes, bytes]) -> dict[str, str]:
-    """The fields of a schema as text; bytes that are no UTF-8 are escaped, and differ from every value."""
     return {name.decode("utf-8", _ESCAPED): value.decode("utf-8", _ESCAPED) for name, value in fields.items()}

@@ -208,7 +208,7 @@ class RecentMessages:
         queued = _QueuedMessage(
             time.time(),
             message,
-            build_explanation if self._memory.explanations else None,
+            build_explanation,
             build_envelope if self._memory.envelope else None,
         )
         queue.append(queued)

@@ -186,7 +186,7 @@ async def _behind(bench: Bench, state: Path) -> None:
         await store.embedded.ensure_running()
         model = make_model(settings, store.blocking_client)
         await model.open()
-        mirror = make_mirror(settings, store, model, choose_engine(settings.engine))
+        mirror = make_mirror(settings, store, model, choose_engine())
         following = asyncio.create_task(mirror.run())
         await mirror.loaded.wait()
         learning = asyncio.create_task(asyncio.to_thread(_learn, file_of_settings, [ham]))

@@ -36,7 +36,7 @@ FLOOR = "floor, 1 at once: "
 
 _WEIGHT = 13  # the mean of a taught model
 _MILLION = 1e6
-_NOTE = LessonNote("http", "bench", Assessment(0.123456789, "ham"), Assessment(0.0123456789, "ham"), made_at=1.7e9)
+_NOTE = LessonNote("http", "bench", Assessment(0.123456789, "ham"), Assessment(0.0123456789, "ham"))
 _COMMANDS = {"evalsha": "the script", "hmget": "HMGET", "hset": "HSET", "xadd": "XADD"}
 _KEYS = {
     "counts": "counts",
@@ -116,8 +116,8 @@ def _lessons(bench: Bench, settings: config.Settings) -> Iterator[LessonCommit]:
 async def _unknown(model: Model, lessons: Iterator[LessonCommit]) -> list[LessonCommit]:
     """Return the lessons of distinct messages that the model does not know."""
     distinct = {lesson.message_key: lesson for lesson in lessons}
-    versions = await model.entry_versions(list(distinct))
-    return [lesson for lesson, version in zip(distinct.values(), versions, strict=True) if not version]
+    known = await model.labels(list(distinct))
+    return [lesson for key, lesson in distinct.items() if key not in known]
 
 
 async def _by_script(model: Model, lessons: Sequence[LessonCommit]) -> None:

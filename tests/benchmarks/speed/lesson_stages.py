@@ -56,8 +56,6 @@ STAGES = (
     Stage("packing of the ledger entry", ("model/ledger.py",)),
     Stage("packing of the history", ("model/history.py",)),
     Stage("packing of the change", ("model/scripts.py",)),
-    Stage("journal", ("nbstream/store/journal/", "model/lesson_journal.py", "nbstream/durable_files.py")),
-    Stage("journal", ("/concurrent/futures/thread.py",), frozenset({"_worker"})),  # a thread that has written
     Stage("remembered message", ("nbstream/store/recent/",)),
     Stage("automatic learning", ("autolearn", "filter/kept_mail.py", "filter/suspects.py")),
     Stage("metrics", ("/prometheus_client/", "nbstream/metrics/", "metrics.py")),

@@ -12,8 +12,8 @@ from tests.benchmarks.speed.processes import output
 
 _LIBRARY = Path("nbstream", "engine", "libnbstream_native.so")
 _ASK_FOR_ENGINE = (
-    "from nbstream.engine.choice import choose_engine; from nbstream.config import Settings; "
-    "engine = choose_engine(Settings().engine); print(engine.name, engine.reason, sep=': ')"
+    "from nbstream.engine.choice import choose_engine; "
+    "engine = choose_engine(); print(engine.name, engine.reason, sep=': ')"
 )
 
 

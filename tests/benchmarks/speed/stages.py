@@ -15,7 +15,6 @@ from pathlib import Path
 import uvloop
 
 from nbstream.assembly.policy import make_header_policy
-from nbstream.config import Settings
 from nbstream.engine.choice import PYTHON, choose_engine
 from nbstream.filter import Filter
 from nbstream.mail.header_edits import edit_message
@@ -43,7 +42,7 @@ async def _measure(bench: Bench, peer: Bogofilter | None, state: Path, other_sta
     bench.report.machine["mean message"] = f"{sum(map(len, raws)) / len(raws):,.0f} bytes"
     costs: dict[str, list[float]] = {}
     theirs: list[float] = []
-    engine = choose_engine(Settings().engine)
+    engine = choose_engine()
     bench.report.machine["engine"] = str(engine)
     async with (
         in_process_daemon(state, engine) as ours,

@@ -24,6 +24,7 @@ from redis import Redis
 
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.engine.choice import ENVIRONMENT
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.daemons import COMMAND, write_config
 from tests.benchmarks.speed.plan import (
@@ -77,13 +78,13 @@ def _help(bench: Bench) -> None:
 
 
 @contextmanager
-def _until_ready(settings: Path) -> Iterator[tuple[Served, float]]:
-    """A daemon that is ready, and the seconds that it took."""
+def _until_ready(settings: Path, *before: str) -> Iterator[tuple[Served, float]]:
+    """A daemon that is ready, and the seconds that it took. ``before`` is what precedes its command."""
     http = config.load_settings(settings).listeners.http
     assert http
     began = time.perf_counter()
     log = settings.with_suffix(".log")
-    with served([*COMMAND, "serve", "-c", str(settings)], log, settings.parent) as server:
+    with served([*before, *COMMAND, "serve", "-c", str(settings)], log, settings.parent) as server:
         server.wait_for(lambda: _is_ready(f"http://{http.listen}/readyz"))
         yield server, time.perf_counter() - began
 
@@ -130,7 +131,7 @@ def _start(bench: Bench, tokens: int, empty: int, further_empty: int) -> None:
             bench.record(started(tokens), CPU_SECONDS, cpu_seconds(server.process.pid))
             _memory(bench, worker(tokens), server.process.pid, tokens, empty)
         python = f"{{}}, {_PYTHON}"
-        with _until_ready(write_config(state, engine="python")) as (server, seconds):
+        with _until_ready(settings, "env", f"{ENVIRONMENT}=python") as (server, seconds):
             bench.record(python.format(started(tokens)), SECONDS, seconds)
             _memory(bench, python.format(worker(tokens)), server.process.pid, tokens, empty)
         with _further_worker(write_config(state, workers="2")) as (pid, seconds):

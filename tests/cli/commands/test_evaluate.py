@@ -55,11 +55,6 @@ def evaluate(config: str, capsys: pytest.CaptureFixture[str]) -> Evaluate:
     return Evaluate(config, capsys)
 
 
-def steady(result: dict[str, Any]) -> dict[str, Any]:
-    """The measures without the one that differs from run to run."""
-    return {name: value for name, value in result.items() if name != "seconds_per_message"}
-
-
 def test_an_index_is_measured_and_said_to_be_one(evaluate: Evaluate, index: str) -> None:
     code, out, err = evaluate(index)
 
@@ -67,28 +62,6 @@ def test_an_index_is_measured_and_said_to_be_one(evaluate: Evaluate, index: str)
     assert code == 0
     assert out.startswith(f"{COUNT} measured: {spam} spam, {COUNT - spam} ham; {COUNT} learned (immediate)\n")
     assert err == f"{index}: read as an index of messages\n"
-
-
-def test_messages_that_are_all_taught_are_not_measured_unless_that_is_asked_for(
-    evaluate: Evaluate, index: str
-) -> None:
-    half = evaluate.json(index, "--regime", "first:20")
-    same = evaluate.json(index, "--regime", "none", "--taught", "20")
-    all_measured = evaluate.json(index, "--regime", "first:20", "--skip", "0")
-
-    assert (half["messages"], half["learned"], half["taught"], half["skip"]) == (COUNT - 20, 20, 20, 20)
-    assert {**steady(same), "regime": "first:20"} == steady(half)
-    assert (all_measured["messages"], all_measured["skip"]) == (COUNT, 0)
-
-
-def test_texts_are_read_from_a_table(evaluate: Evaluate, tmp_path: Path) -> None:
-    table = tmp_path / "sms.tsv"
-    table.write_text("".join(f"{label}\t{raw.decode().split()[-1]} text\n" for label, raw in letters(20)))
-
-    code, out, err = evaluate(table, "--json")
-
-    assert (code, json.loads(out)["messages"]) == (0, 20)
-    assert err == f"{table}: read as a table of texts\n"
 
 
 def test_two_heaps_are_merged_in_their_order(evaluate: Evaluate, tmp_path: Path) -> None:
@@ -125,27 +98,6 @@ def test_json_and_scores_go_to_their_files(evaluate: Evaluate, index: str, tmp_p
     assert [line.split("\t")[0] for line in lines[1:]] == [str(n) for n in range(1, COUNT + 1)]
 
 
-def test_suspects_are_one_sentence_and_a_file(evaluate: Evaluate, tmp_path: Path) -> None:
-    index = write_corpus(tmp_path / "corpus", 300)
-    lines = index.read_text().splitlines()
-    label, path = lines[200].split("\t")
-    lines[200] = f"{'ham' if label == 'spam' else 'spam'}\t{path}"
-    index.write_text("\n".join(lines))
-
-    code, out, _ = evaluate(index, "--suspects", tmp_path / "suspects.tsv")
-    json_code, json_out, err = evaluate(index, "--suspects", tmp_path / "again.tsv", "--json")
-
-    sentence = (
-        f"This message labelled {lines[200].split()[0]} looks like {label}: look at them before you teach them."
-    )
-    assert (code, out.splitlines()[-1]) == (0, sentence)
-    assert (json_code, json.loads(json_out)["messages"]) == (0, 300)
-    assert sentence in err.splitlines()
-    found = (tmp_path / "suspects.tsv").read_text().splitlines()
-    assert [line.split("\t")[:2] for line in found] == [["number", "path"], ["201", str(index.parent / path)]]
-    assert (tmp_path / "again.tsv").read_text().splitlines() == found
-
-
 def test_a_plot_is_drawn(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
     code, _, _ = evaluate(index, "--plot", tmp_path / "a.png")
 
@@ -171,21 +123,12 @@ def test_without_matplotlib_a_plot_is_refused_before_anything_is_read(
     [
         [],
         ["--spam", "x"],
-        ["--ham", "x"],
         ["index", "--spam", "x", "--ham", "y"],
-        ["index", "--ham", "x"],
         ["--spam", "-", "--ham", "x"],
         ["index", "--regime", "sometimes"],
-        ["index", "--regime", "delayed"],
-        ["index", "--regime", "first"],
-        ["index", "--regime", "inbox:"],
-        ["index", "--regime", "inbox:0.3"],
         ["index", "--regime", "inbox:1.5,0.3,50"],
-        ["index", "--regime", "inbox:0.3,..,50"],
-        ["index", "--regime", "inbox:0.3,0.3,-1"],
         ["index", "--taught", "5"],
         ["index", "--regime", "first:5", "--taught", "5"],
-        ["index", "--label-noise", "1.5"],
         ["index", "--label-noise", "nan"],
         ["index", "--limit", "-1"],
         ["index", "--suspects", "a.tsv", "--regime", "errors"],
@@ -204,12 +147,7 @@ def test_wrong_usage_is_64(evaluate: Evaluate, arguments: list[str]) -> None:
     ("regime", "sentence"),
     [
         ("first:99999999999999999999", "99999999999999999999 is no whole number from 0 to 999999999"),
-        ("delayed:x", "x is no whole number from 0 to 999999999"),
-        ("inbox:nan,0.3,5", "nan is no number from 0 to 1"),
-        ("inbox:2,0.3,50", "2 is no number from 0 to 1"),
         ("inbox:0.3,..,50", ".. is no number from 0 to 1"),
-        ("inbox:0.3,0.3,-1", "-1 is no whole number from 0 to 999999999"),
-        ("spam-only:2,50,200", "2 is no number from 0 to 1"),
         ("spam-only:0.3,0.5,200", "0.5 is no whole number from 0 to 999999999"),
         (
             "first:",
@@ -250,21 +188,6 @@ def test_a_url_that_is_none_is_refused_without_being_shown(evaluate: Evaluate, i
     assert "secret" not in err
 
 
-def test_redis_gives_the_same_result_and_keeps_nothing(
-    evaluate: Evaluate, index: str, tmp_path: Path, shared_redis: RedisServer
-) -> None:
-    with Redis(unix_socket_path=str(shared_redis.socket)) as client:
-        client.flushall()
-        client.set("nbstream:{default}:totals", "of others")
-
-        in_memory = evaluate.json(index, "--scores", tmp_path / "memory.tsv")
-        in_redis = evaluate.json(index, "--scores", tmp_path / "redis.tsv", "--redis", shared_redis.url)
-
-        assert client.keys() == [b"nbstream:{default}:totals"]
-    assert steady(in_redis) == steady(in_memory)
-    assert (tmp_path / "redis.tsv").read_text() == (tmp_path / "memory.tsv").read_text()
-
-
 def started(words: list[str]) -> subprocess.Popen[str]:
     """The command with signals as on a terminal; in the background or under nohup some are ignored."""
     words = ["env", "--default-signal=INT,TERM,HUP", *words]
@@ -289,17 +212,6 @@ def test_an_interrupted_run_is_130_and_its_model_is_gone(
         assert client.keys() == []
     assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
     assert not (tmp_path / "scores.tsv").exists()
-
-
-def test_own_models_of_users_are_compared_with_the_common_one(evaluate: Evaluate, index: str) -> None:
-    lines = Path(index).read_text().splitlines()
-    Path(index).write_text("".join(f"{line}\tuser{n % 2}\n" for n, line in enumerate(lines)))
-
-    code, out, _ = evaluate(index, "--models", "--taught", "20")
-
-    assert code == 0
-    assert out.startswith("2 users, ")
-    assert evaluate.json(index, "--models", "--taught", "20")["whole"]["blended"]["messages"] == COUNT - 20
 
 
 @pytest.mark.parametrize("arguments", [(), ("--taught", "20", "--scores", "scores.tsv")])

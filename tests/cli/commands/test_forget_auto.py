@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
@@ -42,16 +40,3 @@ def test_with_yes_it_is_gone_and_what_people_taught_is_not(taught: Taught) -> No
 
     assert taught.stored() == before
     assert taught.json("forget-auto", "--yes") == [{"done": True, "dropped": {"ham": 0, "spam": 0}, "tokens": 0}]
-
-
-def test_status_shows_the_layer_where_there_is_one(taught: Taught) -> None:
-    as_it_is = taught.config.read_text()
-    taught.config.write_text(as_it_is + "autolearn: null\n")
-    assert "auto " not in taught("status")[0]
-    learn_auto(taught, 2)
-
-    assert "auto     off, not used (learned without people: ham 0, spam 2)" in taught("status")[0]
-    taught.config.write_text(as_it_is)
-    assert "auto     on (learned without people: ham 0, spam 2)" in taught("status")[0]
-    result = json.loads(taught("status", "--json")[0])
-    assert (result["autolearn"], result["autolearned"]) == (True, {"ham": 0, "spam": 2})

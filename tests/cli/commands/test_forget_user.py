@@ -12,8 +12,7 @@ import pytest
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store import erasure
-from nbstream.store.logins import PageSessionStore
-from nbstream.store.model.keys import UserPageKeys
+from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.store.settings import MemorySettings
@@ -101,7 +100,7 @@ def fill(site: Taught, address: str, folder: Path) -> None:
     remember(site, address[:1] * 24, address)
 
     async def run(model: Model) -> None:
-        await PageSessionStore(model.client, UserPageKeys("test")).create_session("user", address)
+        await PageSessionStore(model.client, LoginKeys("test", "my")).create_session("user", address)
         await UserPreferences(model.client, model.keys).set_digest(address, wanted=False)
 
     site.model(run)

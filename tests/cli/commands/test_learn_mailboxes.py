@@ -114,17 +114,6 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_learned(site: MailSite, tau
     assert "learned as spam" in out
 
 
-def test_without_a_terminal_it_is_said_what_to_give(site: MailSite, taught: Taught) -> None:
-    with pytest.raises(SystemExit) as ended:
-        taught("learn", "--mailboxes", site.template)
-    assert ended.value.code == 64
-
-
-def test_a_site_without_mailboxes_is_an_error(taught: Taught, tmp_path: Path) -> None:
-    _, err = taught("learn", "--mailboxes", f"{tmp_path}/nothing/%n", "--yes", code=66)
-    assert "no account was found" in err
-
-
 def test_on_a_terminal_it_shows_a_sample_and_asks(
     site: MailSite, taught: Taught, monkeypatch: pytest.MonkeyPatch
 ) -> None:

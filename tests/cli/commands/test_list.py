@@ -25,15 +25,6 @@ def test_a_list_is_changed_and_shown(taught: Taught) -> None:
     assert taught("list", "remove", "partner.example")[0] == "removed: partner.example, for the site\n"
 
 
-def test_each_user_has_a_list(taught: Taught) -> None:
-    out, _ = taught("list", "add", "allow", "boss@partner.example", "--user", "Ann@example.org")
-
-    assert out == "added: allow boss@partner.example, for ann@example.org\n"
-    assert taught.json("list", "show") == []
-    (entry,) = taught.json("list", "show", "--user", "ann@example.org")
-    assert (entry["kind"], entry["sender"], entry["actor"]) == ("allow", "boss@partner.example", current_user())
-
-
 def test_the_settings_have_entries_too(taught: Taught) -> None:
     taught.config.write_text(taught.config.read_text() + "lists: {allow: ['@a.example'], block: [b@x.example]}\n")
 

@@ -48,21 +48,6 @@ def test_what_a_user_is_taught_for_is_in_his_model_alone(site: Taught, prize: st
     assert scores[ANN] < scores[BOB] == scores[EVE]
 
 
-def test_the_strongest_tokens_of_a_model_are_shown(site: Taught, prize: str, tmp_path: Path) -> None:
-    lunch = tmp_path / "lunch.eml"
-    lunch.write_bytes(LUNCH)
-    site("learn", "ham", "--user", ANN, prize)
-    site("learn", "spam", "--user", ANN, str(lunch))
-
-    out, _ = site("model", "show", "example.org/ann")
-
-    assert "levels   test -> example.org -> example.org/ann\n" in out
-    assert "learned  1 ham, 1 spam, " in out
-    (shown,) = site.json("model", "show", "example.org/ann")
-    assert shown["levels"] == ["test", "example.org", "example.org/ann"]
-    assert shown["strongest"]["ham"][0]["log_ratio"] < 0
-
-
 def test_history_and_undo_are_those_of_the_user(site: Taught, prize: str) -> None:
     site("learn", "ham", "--user", ANN, prize)
 
@@ -103,10 +88,3 @@ def test_an_own_model_is_copied_through_a_file(site: Taught, prize: str, tmp_pat
     assert "is not empty (the counts of example.org/bob), and nothing was imported" in err
     site("export", archive)
     assert "the models of a site" in site("model", "import", "example.org/eve", archive, code=66)[1]
-
-
-def test_the_status_counts_own_models(site: Taught, prize: str) -> None:
-    assert "own models" not in site("status")[0]
-    site("learn", "ham", "--user", ANN, prize)
-    assert "own      1 own models of users and domains; nbstream model list\n" in site("status")[0]
-    assert site.json("status")[0]["own_models"] == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from dataclasses import replace
 
 from nbstream.cli.commands.status import collect_status, render_text, status_to_json
@@ -24,31 +23,6 @@ def test_what_is_collected_is_what_is_printed_as_json(taught: Taught) -> None:
     assert status.model.state.learned == {"ham": 0, "spam": 1}
     assert status.daemon == DaemonStatus(None)
     assert taught.json("status") == [json.loads(json.dumps(status_to_json(status)))]
-
-
-def test_the_text_says_the_same(taught: Taught) -> None:
-    taught.teach(PRIZE, "spam")
-    (members,) = taught.json("status")
-
-    out, _ = taught("status")
-
-    lines = {line[:9].strip(): line[9:] for line in out.splitlines()}
-    assert list(lines) == [
-        "model",
-        "verdict",
-        "tokens",
-        "auto",
-        "redis",
-        "daemon",
-        "engine",
-        "state",
-        "config",
-        "policy",
-    ]
-    assert lines["model"] == f"test: {members['state']} (learned/needed: spam 1/1, ham 0/1)"
-    assert lines["tokens"] == str(members["tokens"])
-    assert lines["policy"] == members["policy"]
-    assert lines["config"] == os.path.realpath(members["config"])
 
 
 def test_an_engine_that_a_daemon_does_not_run_on_waits_for_a_restart(taught: Taught) -> None:

@@ -85,8 +85,3 @@ def test_the_loudest_come_first_and_equal_ones_by_name(top_tokens: TopTokens) ->
         "word:lunch",
         "word:\x1b[2J\ufffd",
     ]
-
-
-def test_a_model_that_knows_nothing_says_so(top_tokens: TopTokens) -> None:
-    assert top_tokens() == ("", "nbstream: model 'default' knows no tokens yet\n")
-    assert top_tokens("--json") == ("", "nbstream: model 'default' knows no tokens yet\n")

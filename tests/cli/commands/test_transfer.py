@@ -69,17 +69,6 @@ def test_a_model_moves_and_what_it_learned_can_be_taken_back(run: Run, taught: P
     assert b"tokens   0\n" in run("new", "status").stdout
 
 
-def test_a_model_that_is_not_empty_is_78(run: Run, taught: Path, tmp_path: Path) -> None:
-    file = tmp_path / "model.gz"
-    run("old", "export", file)
-    run("new", "learn", "spam", taught / "ham/0.eml")
-
-    refused = run("new", "import", file)
-
-    assert refused.returncode == 78
-    assert b"model 'default' is not empty (the counts), and nothing was imported" in refused.stderr
-
-
 def test_an_export_that_fails_leaves_what_was_there(run: Run, taught: Path, tmp_path: Path) -> None:
     folder = tmp_path / "backup"
     folder.mkdir()

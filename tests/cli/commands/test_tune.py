@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import pty
-import struct
-import subprocess
-import sys
-import termios
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nbstream.policy.prequential_scores import PrequentialScore
-from nbstream.store.model.ledger import LedgerEntry
-from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
 from tests.letters import letters
-from tests.store.notes import NOTE
 
 COUNT = 120
 
@@ -110,58 +96,3 @@ def test_a_plot_is_drawn_and_the_table_is_printed_too(labelled: Taught, tmp_path
 
     assert out.startswith("model test, ")
     assert (tmp_path / "a.svg").read_text().rstrip().endswith("</svg>")
-
-
-def test_ham_that_was_labelled_because_it_was_wrong_is_warned_of(taught: Taught) -> None:
-    async def correct(model: Model) -> None:
-        for number in range(30):
-            key, at = f"m{number}", float(number)
-            first = PrequentialScore(at, key, 0.97).pack()
-            entry = LedgerEntry(f"v{number}", "ham", 1000, (b"a",), at, "test", "nobody", 0.0, (), first)
-            await model.commit_lesson(key, None, entry, NOTE)
-
-    taught.model(correct)
-
-    _, err = taught("tune")
-
-    assert "where only errors are labelled, all rates of ham called spam are too high" in err
-
-
-@pytest.mark.parametrize(("environment", "bold"), [({}, True), ({"NO_COLOR": "1"}, False)], ids=["bold", "plain"])
-def test_on_a_terminal_the_table_fits_and_the_present_row_is_bold(
-    labelled: Taught, environment: dict[str, str], bold: bool
-) -> None:
-    shown = on_terminal(
-        [sys.executable, "-m", "nbstream.cli", "tune", "-c", str(labelled.config)], 60, environment
-    )
-
-    lines = shown.splitlines()
-    table = [line for line in lines if line.startswith(("fixed", "\033[1mpresent", "present  "))]
-    assert len(table) == 6
-    assert all(len(line.replace("\033[1m", "").replace("\033[0m", "")) <= 60 for line in table)
-    assert [line.startswith("\033[1m") for line in table].count(True) == bold
-
-
-def on_terminal(words: Sequence[str], columns: int, environment: dict[str, str]) -> str:
-    """What a command prints on a terminal of so many columns."""
-    own, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "NO_COLOR"}}
-    with subprocess.Popen(words, stdout=theirs, env={**inherited, "TERM": "xterm", **environment}) as process:
-        os.close(theirs)
-        parts = []
-        with suppress(OSError):  # EIO: the command has gone, and with it the terminal's other side
-            while part := os.read(own, 4096):
-                parts.append(part)
-        os.close(own)
-        assert process.wait(60) == 0
-    return b"".join(parts).decode()
-
-
-def test_a_file_name_cannot_move_the_terminal(labelled: Taught) -> None:
-    path = other(labelled, "{spam: 0.6}").rename(labelled.config.with_name("a\x1b[2J.yaml"))
-
-    out, _ = labelled("tune", "--with", str(path))
-
-    assert "with a?[2J.yaml" in out
-    assert "\x1b" not in out + json.dumps(only(labelled, "--with", str(path)))

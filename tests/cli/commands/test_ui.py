@@ -12,8 +12,7 @@ from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli.main import main
 from nbstream.page.links import link_note, link_url
 from nbstream.store.embedded.locks import lock_daemon
-from nbstream.store.logins import PageSessionStore
-from nbstream.store.model.keys import ModelKeys
+from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.system_users import current_user
 from tests.conftest import RedisServer
 
@@ -42,7 +41,7 @@ def test_the_link_gives_its_role_once(
 
     async def use() -> None:
         async with Redis.from_url(shared_redis.url) as client:
-            store = PageSessionStore(client, ModelKeys("links"))
+            store = PageSessionStore(client, LoginKeys("links"))
             login = await store.use_link(token)
             assert login is not None
             assert (login.role, login.name) == (role, current_user())

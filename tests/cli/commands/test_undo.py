@@ -72,14 +72,3 @@ def test_json_ends_with_what_it_comes_to(taught: Taught) -> None:
     assert summary == {"done": False, "changes": {"would be taken back": 1}}
     _, summary = taught.json("undo", "--since", "2h", "--yes")
     assert summary == {"done": True, "changes": {"taken back": 1}}
-
-
-def test_an_actor_cannot_move_the_terminal_or_forge_a_line(taught: Taught) -> None:
-    taught.teach(PRIZE, "spam", "\x1b[2J\nme")
-    taught.teach(PRIZE, "ham", "\x1b[1J\nyou")
-
-    out, _ = taught("undo", "--since", "2h", "--actor", "\x1b[2J\nme")
-
-    assert len(out.splitlines()) == 3
-    assert "changed since by smtp ?[1J?you" in out
-    assert out.replace("\n", "").isprintable()

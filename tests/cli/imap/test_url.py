@@ -31,13 +31,9 @@ def test_a_url_names_an_account_and_a_folder_and_is_written_again(url: str, fold
     "url",
     [
         "",
-        "Junk",
         "http://ann@mail.example.org/Junk",
-        "imaps://mail.example.org/Junk",
         "imaps://ann@/Junk",
         "imaps://ann@mail.example.org",
-        "imaps://ann@mail.example.org/",
-        "imaps://ann@mail.example.org:port/Junk",
         "imaps://ann@mail.example.org:99999/Junk",
         "imaps://ann@mail.example.org/Junk?UNSEEN",
         "imaps://ann@mail.example.org/%FF",

@@ -97,7 +97,7 @@ TARGET = FuzzTarget(
             b"]",
         ),
     ),
-    findings=(b"[[[[[[[[[[[[[[!!int ]]]]]]]]]]]]]]", b"limits: {look_bytes: 0x" + b"f" * 5000 + b"}"),
+    findings=(b"[[[[[[[[[[[[[[!!int ]]]]]]]]]]]]]]", b"limits: {max_message_bytes: 0x" + b"f" * 5000 + b"}"),
     max_bytes=6000,
     mutations=300,
 )

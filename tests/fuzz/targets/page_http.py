@@ -32,8 +32,7 @@ from nbstream.page.responses import SECURITY_FIELDS
 from nbstream.page.server import PageServer
 from nbstream.page.static_files import load_static_files
 from nbstream.server.limits import BytesInFlight, ListenerLimits
-from nbstream.store.logins import AttemptCount, AttemptCounts, PageSessionStore, StoredLogin, is_token
-from nbstream.store.model.keys import ModelKeys
+from nbstream.store.logins import AttemptCount, AttemptCounts, LoginKeys, PageSessionStore, StoredLogin, is_token
 from tests.fuzz.http_exchange import HttpExchange, framed
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.target import FuzzTarget
@@ -51,7 +50,7 @@ class _Sessions(PageSessionStore):
     """Knows two sessions and one link, and counts nothing."""
 
     def __init__(self) -> None:
-        super().__init__(Redis(), ModelKeys("fuzz"))
+        super().__init__(Redis(), LoginKeys("fuzz"))
 
     async def use_link(self, token: str) -> StoredLogin | None:
         return StoredLogin("read", "ann", 4e9) if token == _LINK else None
@@ -74,7 +73,7 @@ class _Counts(AttemptCounts):
     """Counts nothing."""
 
     def __init__(self) -> None:
-        super().__init__(Redis(), ModelKeys("fuzz"))
+        super().__init__(Redis(), LoginKeys("fuzz"))
 
     async def add(self, sources: Iterable[str]) -> Sequence[AttemptCount]:
         assert all(0 < len(source) < 100 for source in sources)

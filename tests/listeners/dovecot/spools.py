@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from nbstream.listeners.dovecot.spool import SpooledMessage, SpoolReader, spool_files
+from nbstream.listeners.dovecot.spool import SpooledMessage, SpoolReader
 from nbstream.store.journal.frames import pack_frame
+from nbstream.store.journal.journal import Journal
 from nbstream.store.journal.writer import SEGMENT_BYTES, JournalWriter
 
 MAX_BYTES = 1 << 20
@@ -24,7 +25,7 @@ class SpoolWriter:
     """Another process that adds messages."""
 
     def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._writer = JournalWriter(spool_files(folder), max_bytes, segment_bytes)
+        self._writer = JournalWriter(Journal(folder), max_bytes, segment_bytes)
 
     def append(self, messages: Sequence[SpooledMessage]) -> None:
         self._writer.append([message.pack() for message in messages])
@@ -32,7 +33,7 @@ class SpoolWriter:
 
 def segments(folder: Path) -> list[Path]:
     """The files of the segments, in their order."""
-    journal = spool_files(folder)
+    journal = Journal(folder)
     return [journal.path(number) for number in journal.segments()]
 
 

@@ -22,7 +22,6 @@ from nbstream.listeners.dovecot.spool import (
     SpooledMessage,
     SpoolReader,
     measure_backlog,
-    spool_files,
 )
 from nbstream.store.journal import writer as journal_writer
 from nbstream.store.journal.journal import Journal
@@ -95,7 +94,7 @@ def test_what_waits_is_never_removed(folder: Path, writer: SpoolWriter) -> None:
 def test_what_a_killed_writer_has_begun_is_no_message_and_hinders_nobody(folder: Path, rest: bytes) -> None:
     SpoolWriter(folder, MAX_BYTES).append([message(1)])
     later = int(segments(folder)[-1].stem) + 1
-    spool_files(folder).path(later).write_bytes(rest)
+    Journal(folder).path(later).write_bytes(rest)
     SpoolWriter(folder, MAX_BYTES).append([message(2)])
 
     assert read_all(SpoolReader(folder)) == [message(1), message(2)]
@@ -122,7 +121,7 @@ def test_zeros_after_a_crash_of_the_machine_are_skipped(folder: Path, writer: Sp
 
 
 def test_the_backlog_can_be_measured_where_a_record_is_no_message(folder: Path, writer: SpoolWriter) -> None:
-    JournalWriter(spool_files(folder), MAX_BYTES).append([[b"spam", b"user ann"]])
+    JournalWriter(Journal(folder), MAX_BYTES).append([[b"spam", b"user ann"]])
     writer.append([message(1)])
 
     assert measure_backlog(folder) == SpoolBacklog(2, 0, message(1).received_at)
@@ -363,7 +362,7 @@ def test_a_writer_waits_for_another_one(folder: Path, writer: SpoolWriter) -> No
     if child == 0:
         SpoolWriter(folder, MAX_BYTES).append([message(2)])
         os._exit(0)
-    with spool_files(folder).locked():
+    with Journal(folder).locked():
         seen = measure_backlog(folder).waiting
     assert os.waitpid(child, 0)[1] == 0
 
@@ -378,7 +377,7 @@ class CrashingSpool(RuleBasedStateMachine):
         super().__init__()
         self.temporary = TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)  # a sync costs nothing there
         self.folder = Path(self.temporary.name) / "spool"
-        self.journal = spool_files(self.folder)
+        self.journal = Journal(self.folder)
         self.writers = [self.new_writer(), self.new_writer()]
         self.reader = SpoolReader(self.folder)
         self.acknowledged: list[SpooledMessage] = []

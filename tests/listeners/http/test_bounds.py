@@ -187,9 +187,13 @@ async def test_a_connection_too_many_is_answered_503(client: Redis, tmp_path: Pa
         assert status(await http.raw(b"GET /healthz HTTP/1.0\r\n\r\n")) == 200
 
 
-async def test_bytes_in_flight_are_bounded_over_all_connections(client: Redis, tmp_path: Path) -> None:
+async def test_bytes_in_flight_are_bounded_over_all_connections(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.server.settings.MAX_BYTES_IN_FLIGHT", 2000)
+
     def change(values: dict[str, Any]) -> None:
-        values.setdefault("limits", {}).update(max_message_bytes=1000, max_bytes_in_flight=2000)
+        values.setdefault("limits", {}).update(max_message_bytes=1000)
 
     async with open_http(client, tmp_path, change=change) as http:
         async with http.open() as (reader, writer):

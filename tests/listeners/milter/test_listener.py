@@ -21,7 +21,7 @@ from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.header import HeaderPolicy, parse_own_id
 from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
-from nbstream.policy.settings import OWN_FIELD, ActionsSettings, HeadersSettings, RemovedFieldsSettings
+from nbstream.policy.settings import OWN_FIELD, ActionsSettings, HeadersSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.peers import Teachers
 from tests.listeners.milter import milter_frames as wire
@@ -291,9 +291,8 @@ async def test_quarantine_is_a_hold_of_the_mail_server(client: Redis) -> None:
 
 async def test_a_held_message_may_be_released_as_ham_and_keeps_its_subject_and_fields(client: Redis) -> None:
     options = spam_action("quarantine")
-    remove = RemovedFieldsSettings(spam=("X-Other",))
     options["runtime"]["header_policy"] = HeaderPolicy(
-        "test", HeadersSettings(remove=remove, subject_tag="[SPAM]")
+        "test", HeadersSettings(remove=("X-Other",), subject_tag="[SPAM]")
     )
     async with open_milter(client, **options) as milter:
         await milter.teach()

@@ -7,7 +7,7 @@ that what was to be carried out late is done. At the end everything is unlearned
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -37,7 +37,6 @@ from tests.store.algebra import live_entries
 from tests.waiting import until
 
 MODEL = "default"
-_RESTORATION_SECONDS = 90.0  # for the daemons to teach again what Redis has lost
 _STREAM_SECONDS = 60.0  # for the entries whose workers have died to be claimed and answered
 
 
@@ -64,7 +63,7 @@ async def audit(
         yield deviation
     for deviation in mail_deviations(site.journal.mail, _receptions(site), site.journal.faults):
         yield deviation
-    for deviation in await _lesson_deviations(site, model, teachers, is_lossless=is_lossless):
+    async for deviation in _lesson_deviations(site, model, teachers, is_lossless=is_lossless):
         yield deviation
     async for deviation in _model_deviations(site, model, teachers, is_lossless=is_lossless):
         yield deviation
@@ -101,20 +100,14 @@ async def _memory_deviations(
 
 async def _lesson_deviations(
     site: Site, model: Model, teachers: Teachers, *, is_lossless: bool
-) -> Sequence[Deviation]:
-    """Return what is wrong with history and ledger; where something was lost, wait until it is taught again."""
-    deviations: list[Deviation] = []
-
-    async def agree() -> bool:
-        records = await records_by_message(model)
-        versions = {key: entry.version for key, entry in (await live_entries(model)).items()}
-        deviations[:] = chain_deviations(records, versions)
-        deviations.extend(lesson_deviations(site.journal, records, teachers.crowd_keys, is_lossless=is_lossless))
-        return is_lossless or not deviations
-
-    with suppress(TimeoutError):
-        await until(agree, _RESTORATION_SECONDS)
-    return deviations
+) -> AsyncIterator[Deviation]:
+    """Yield what is wrong with history and ledger."""
+    records = await records_by_message(model)
+    versions = {key: entry.version for key, entry in (await live_entries(model)).items()}
+    for deviation in chain_deviations(records, versions):
+        yield deviation
+    for deviation in lesson_deviations(site.journal, records, teachers.crowd_keys, is_lossless=is_lossless):
+        yield deviation
 
 
 async def _model_deviations(

@@ -2,19 +2,56 @@
 
 Rules: what was acknowledged as a change is one record, in the order of the acknowledgements. What was acknowledged
 as no change is no record, and the message had that label then. An attempt without an answer is a record or none,
-then or later, and at most as often as it may be tried. There are no other records.
+then or later, and at most as often as it may be tried. There are no other records. Where Redis loses what it has
+acknowledged, the answers of the last moment before a failover, and of the time until all servers work again, are
+as good as none.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, Fault, LessonAttempt, LessonOutcome
-from tests.soak.chaos.schedule import REPLY_LOSING_KINDS
+from tests.soak.chaos.schedule import FAILOVER_KINDS, REPLICA_KINDS, REPLY_LOSING_KINDS, SENTINEL_KINDS
 
 Label = str | None
 """What a message is learned as; None is nothing."""
+
+
+Span = tuple[float, float]
+"""A time, in seconds since the begin of the run."""
+
+_LAST_MOMENT_SECONDS = 2.0
+
+
+def losing_spans(faults: Sequence[Fault]) -> list[Span]:
+    """Return the times of failovers: what was acknowledged in one of them may be lost.
+
+    A replica that was away is behind until all servers work again: faults that overlap are one time.
+    """
+    spans: list[tuple[Span, bool]] = []
+    for fault in sorted(faults, key=lambda fault: fault.begun):
+        if fault.kind not in FAILOVER_KINDS | REPLICA_KINDS | SENTINEL_KINDS:
+            continue
+        begun, ended, loses = fault.begun - _LAST_MOMENT_SECONDS, fault.ended, fault.kind in FAILOVER_KINDS
+        if spans and begun <= spans[-1][0][1]:
+            (begun, last_ended), did_lose = spans.pop()
+            ended, loses = max(ended, last_ended), loses or did_lose
+        spans.append(((begun, ended), loses))
+    return [span for span, loses in spans if loses]
+
+
+def without_lost_answers(attempts: Sequence[LessonAttempt], spans: Sequence[Span]) -> list[LessonAttempt]:
+    """Return the attempts; one whose answer fell into one of these times has none."""
+    return [
+        replace(attempt, outcome=LessonOutcome.UNKNOWN)
+        if attempt.outcome in ACKNOWLEDGEMENTS
+        and any(begun <= attempt.ended and attempt.begun <= ended for begun, ended in spans)
+        else attempt
+        for attempt in attempts
+    ]
 
 
 def explains(attempts: Sequence[LessonAttempt], records: Sequence[Label]) -> bool:
@@ -64,20 +101,6 @@ def _may_have_missed_reply(attempt: LessonAttempt, faults: Sequence[Fault]) -> b
         and attempt.begun <= fault.ended
         for fault in faults
     )
-
-
-def last_word_holds(attempts: Sequence[LessonAttempt], label: Label) -> bool:
-    """Return whether a message may be learned as ``label`` where records can be lost and taught again.
-
-    It is the label of the last acknowledged attempt, or of one without an answer, which may have come later. Who
-    is answered that nothing has to be changed, while the change before is missing, leaves no word: that change is
-    taught again afterwards.
-    """
-    acknowledged = [attempt for attempt in attempts if attempt.outcome in ACKNOWLEDGEMENTS]
-    changes = [attempt.label for attempt in acknowledged if attempt.outcome is not LessonOutcome.SAME]
-    unknown = {attempt.label for attempt in attempts if attempt.outcome is LessonOutcome.UNKNOWN}
-    last = acknowledged[-1].label if acknowledged else None
-    return label in {last, *changes[-1:], *unknown}
 
 
 class _State(tuple[int, frozenset[tuple[Label, int]]]):

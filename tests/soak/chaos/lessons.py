@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from nbstream.store.model.history import HistoryRecord
 from nbstream.store.model.model import Model
 from tests.soak.chaos.deviations import Deviation
-from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, Fault, Journal, LessonAttempt
-from tests.soak.chaos.lesson_history import Label, counts_agree, explains, last_word_holds
+from tests.soak.chaos.journal import Journal, LessonAttempt
+from tests.soak.chaos.lesson_history import counts_agree, explains, losing_spans, without_lost_answers
 
 
 def lesson_deviations(
@@ -20,15 +20,17 @@ def lesson_deviations(
 ) -> Iterator[Deviation]:
     """Yield what is wrong with the history; ``records`` are those of each message, the oldest first.
 
-    ``is_lossless`` says that Redis has lost nothing. Else only the last word on each message must hold.
+    ``is_lossless`` says that Redis has lost nothing. Else what was acknowledged in a failover may be lost.
     """
+    spans = [] if is_lossless else losing_spans(journal.faults)
     attempts_of: dict[str, list[LessonAttempt]] = {key: [] for key in records}
     for attempt in journal.lessons:
         attempts_of.setdefault(attempt.key, []).append(attempt)
     crowd = set(crowd_keys)
     for key, own_attempts in attempts_of.items():
         labels = [record.label for record in records.get(key, ())]
-        if not _agrees(own_attempts, labels, journal.faults, is_crowd=key in crowd, is_lossless=is_lossless):
+        told = without_lost_answers(own_attempts, spans)
+        if not (counts_agree(told, labels, journal.faults) if key in crowd else explains(told, labels)):
             answers = [
                 f"{attempt.begun:.1f} to {attempt.ended:.1f} s {attempt.label} by {attempt.route}: "
                 f"{attempt.outcome} ({attempt.reply[:60]})"
@@ -38,24 +40,6 @@ def lesson_deviations(
                 f"message {key}: the history has {labels}, the answers were {'; '.join(answers)}",
                 own_attempts[-1].ended if own_attempts else None,
             )
-
-
-def _agrees(
-    attempts: Sequence[LessonAttempt],
-    labels: Sequence[Label],
-    faults: Sequence[Fault],
-    *,
-    is_crowd: bool,
-    is_lossless: bool,
-) -> bool:
-    if is_lossless:
-        return counts_agree(attempts, labels, faults) if is_crowd else explains(attempts, labels)
-    last = labels[-1] if labels else None
-    # Nobody knows who of a crowd had the last word: each acknowledged attempt may have been the last one.
-    ends = (
-        [[*attempts, attempt] for attempt in attempts if attempt.outcome in ACKNOWLEDGEMENTS] if is_crowd else []
-    )
-    return any(last_word_holds(end, last) for end in ends or [list(attempts)])
 
 
 def chain_deviations(

@@ -129,7 +129,14 @@ REPLICA_KINDS = frozenset({Kind.HAND_OVER, Kind.HAND_OVER_KEEPING, Kind.KILL_REP
 """The kinds that need a replica, and lose nothing."""
 
 LOSING_KINDS = frozenset({Kind.LOSE_PRIMARY, Kind.SPLIT_BRAIN})
-"""The kinds that lose what Redis has acknowledged; the daemons teach lessons again."""
+"""The kinds that lose what Redis has acknowledged."""
+
+FAILOVER_KINDS = LOSING_KINDS | {
+    Kind.KILL_SENTINEL_PRIMARY,
+    Kind.STOP_SENTINEL_PRIMARY,
+    Kind.PARTITION_SENTINEL_PRIMARY,
+}
+"""The kinds by which a replica takes over that may lack what the primary has acknowledged."""
 
 DISK_KINDS = frozenset({Kind.FULL_REDIS_DISK, Kind.FULL_MAIL_DISK})
 """The kinds that need the right to mount a small file system."""

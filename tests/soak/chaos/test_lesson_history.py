@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.soak.chaos.journal import Fault, LessonAttempt, LessonOutcome
-from tests.soak.chaos.lesson_history import Label, counts_agree, explains, last_word_holds
+from tests.soak.chaos.lesson_history import Label, counts_agree, explains, losing_spans, without_lost_answers
 from tests.soak.chaos.schedule import Kind
 
 CHANGED, SAME, DONE, UNKNOWN, NOT_SENT = LessonOutcome
@@ -119,20 +119,27 @@ def test_which_faults_lose_a_reply_of_redis(fault: Fault, *, may_be_repeated: bo
     assert counts_agree(told, ["spam", "ham", "spam"], [fault]) is may_be_repeated
 
 
-def test_where_records_can_be_lost_the_last_word_holds() -> None:
-    answers = attempts(("spam", CHANGED), ("ham", DONE))
+def test_what_was_acknowledged_in_a_failover_may_be_lost_and_nothing_else() -> None:
+    faults = [
+        Fault(Kind.STOP_REPLICA, "redis", 10.0, 14.0),
+        Fault(Kind.LOSE_PRIMARY, "redis", 13.0, 20.0),
+        Fault(Kind.STOP_REPLICA, "redis", 30.0, 34.0),  # nobody takes over
+        Fault(Kind.KILL_REDIS, "redis", 40.0, 44.0),  # its file has all
+    ]
+    spans = losing_spans(faults)
+    assert spans == [(8.0, 20.0)]
 
-    assert last_word_holds(answers, "ham")
-    assert not last_word_holds(answers, "spam")
-    assert not last_word_holds(answers, None)
-    assert last_word_holds(attempts(("spam", UNKNOWN), ("ham", CHANGED)), "spam")
-    assert last_word_holds([], None)
+    def told(begun: float) -> list[LessonAttempt]:
+        answers = attempts(("spam", CHANGED), begun=begun, ended=begun + 0.5)
+        return without_lost_answers(answers, spans)
 
-
-@pytest.mark.parametrize(("label", "holds"), [("ham", True), (None, True), ("spam", False)])
-def test_an_answer_that_nothing_has_to_be_changed_is_no_word_while_the_change_is_missing(
-    label: str | None, holds: bool
-) -> None:
-    answers = attempts(("spam", CHANGED), ("ham", CHANGED), (None, SAME))
-
-    assert last_word_holds(answers, label) is holds
+    assert [explains(told(begun), []) for begun in (7.0, 7.6, 13.0, 19.9, 20.1, 31.0)] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert explains(told(13.0), ["spam"])
+    assert not explains(told(13.0), ["ham"])

@@ -27,7 +27,6 @@ from nbstream.store.embedded.locks import daemon_pid, lock_daemon
 from nbstream.store.embedded.server import LOG_BYTES, EmbeddedRedis, send_command
 from nbstream.store.embedded.server_programs import (
     ServerVersion,
-    choose_server,
     find_servers,
     read_version_record,
     write_version_record,
@@ -235,15 +234,6 @@ async def test_a_killed_server_is_started_again_with_every_acknowledged_write(
     assert await get(address, "key") == b"value"
 
 
-async def test_a_running_server_is_not_started_again(new_user: NewUser, state_dir: Path) -> None:
-    embedded = new_user()
-    await start(embedded)
-    server = server_pid(state_dir)
-    await asyncio.gather(embedded.ensure_running(), embedded.ensure_running(), start(embedded))
-    assert server_pid(state_dir) == server
-    assert not has_ended(server)
-
-
 async def test_many_users_at_once_start_one_server(new_user: NewUser) -> None:
     addresses = await asyncio.gather(*(start(new_user()) for _ in range(5)))
     servers = set()
@@ -364,11 +354,6 @@ async def test_a_state_dir_too_long_for_a_unix_socket_works_all_the_same(
     assert await get(await start(embedded), "key") == b"value"
 
 
-async def test_ensure_running_fails_before_start(new_user: NewUser) -> None:
-    with pytest.raises(StoreUnavailable):
-        await new_user().ensure_running()
-
-
 async def test_a_server_that_cannot_start_says_why_in_the_log_text_only(
     new_user: NewUser, state_dir: Path
 ) -> None:
@@ -379,15 +364,6 @@ async def test_a_server_that_cannot_start_says_why_in_the_log_text_only(
     with pytest.raises(StoreUnavailable, match=r"did not start; its log ends:\n(.*\n)*.*AOF") as raised:
         await start(new_user())
     assert "AOF" not in str(error_reply(raised.value))
-
-
-async def test_a_failed_start_may_be_tried_again(new_user: NewUser, state_dir: Path) -> None:
-    embedded = new_user()
-    state_dir.write_text("in the way")
-    with pytest.raises(ConfigError, match="state_dir"):
-        await start(embedded)
-    state_dir.unlink()
-    assert await get(await start(embedded), "key") is None
 
 
 async def test_a_long_log_is_put_aside_at_start(new_user: NewUser, state_dir: Path) -> None:
@@ -418,11 +394,6 @@ def test_a_second_daemon_on_a_state_dir_is_refused_by_name_and_pid(tmp_path: Pat
         lock_daemon(tmp_path / "state")
     assert str(tmp_path / "state") in str(raised.value)
     assert f"pid {os.getpid()}" in str(raised.value)
-
-
-def test_a_daemon_may_follow_another(tmp_path: Path) -> None:
-    lock_daemon(tmp_path).close()
-    lock_daemon(tmp_path).close()
 
 
 def test_commands_know_the_daemon_s_pid_while_it_runs(tmp_path: Path) -> None:
@@ -465,20 +436,6 @@ async def test_a_state_of_an_older_server_is_opened_and_then_belongs_to_the_newe
         await start(writer)
 
 
-async def test_a_state_from_the_future_is_refused_by_every_server(new_user: NewUser, state_dir: Path) -> None:
-    (state_dir / "redis").mkdir(parents=True)
-    write_version_record(state_dir / "redis", ServerVersion("redis", (99, 0, 0)))
-    with pytest.raises(StoreIncompatible, match=r"redis 99\.0\.0"):
-        await start(new_user())
-
-
-def test_an_activated_virtual_environment_does_not_change_the_choice_of_server() -> None:
-    system = os.environ.get("PATH", os.defpath)
-    activated = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{system}"
-
-    assert find_servers(search_path=activated) == find_servers(search_path=system)
-
-
 @pytest.mark.parametrize(
     ("machine", "version", "wheel"),
     [
@@ -500,11 +457,6 @@ async def test_without_any_server_the_error_says_what_can_be_installed_here(
         "no redis-server or valkey-server from 6.2 on is installed: "
         f"`apt install redis-server` (or valkey-server), {wheel}or set redis.url to a server of your own"
     )
-
-
-def test_a_program_that_is_not_a_server_is_not_chosen(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is installed"):
-        choose_server([Path("/bin/true"), tmp_path / "missing"], None)
 
 
 @pytest.mark.parametrize(

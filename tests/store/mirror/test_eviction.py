@@ -173,13 +173,6 @@ async def test_sums_stay_and_do_not_count(model: Model, mirror: Mirror) -> None:
     assert (await mirror.look_up([b"=s0", b"=s10000"]))[0].tolist() == [[0, 1], [0, 1]]
 
 
-async def test_a_model_over_the_limit_at_the_start_is_reduced(model: Model) -> None:
-    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(12_000)]))
-
-    async with running(Mirror(model, 5.0)) as mirror, running_evictor(make_evictor(model, mirror, LIMIT)):
-        await until(lambda: mirror.vocabulary_size == TARGET)
-
-
 async def test_a_flood_of_noise_changes_no_verdict(client: Redis, model: Model, mirror: Mirror) -> None:
     spam_filter: Filter = make_filter(client, counts=mirror)
     mail = [(label, Message.parse(raw)) for label, raw in letters(160)]
@@ -235,29 +228,6 @@ async def test_totals_are_the_sums_of_the_counts_whatever_is_forgotten_in_betwee
     assert totals == {}
 
 
-async def test_after_unlearning_forgotten_tokens_the_next_eviction_leaves_nothing(
-    model: Model, mirror: Mirror
-) -> None:
-    tokens = [b"t%05d" % n for n in range(10_001)]
-    await change(model, "m1", entry("spam", tokens, 5))
-    await caught_up(model, mirror)
-    evictor = make_evictor(model, mirror, LIMIT)
-    await evictor.evict_once()
-
-    await change(model, "m1", None)
-    await change(model, "m2", entry("ham", tokens[:2], 7))
-    await caught_up(model, mirror)
-    assert (await mirror.look_up(tokens[:3]))[0].tolist() == [[7, -5], [7, -5], [0, -5]]
-    await assert_totals_match(model)
-
-    assert await evictor.evict_once() == 10_001 - TARGET
-    assert await stored(model) == (
-        {"ham": dict.fromkeys(tokens[:2], 7), "spam": {}},
-        {b"messages:ham": 1, b"tokens:ham": 14, b"vocabulary": 2},
-    )
-    assert await equals_redis(mirror, model, tokens)
-
-
 async def test_counts_below_zero_count_towards_the_limit(model: Model, mirror: Mirror) -> None:
     tokens = [b"t%d" % n for n in range(10_001)]
     async with running_evictor(make_evictor(model, mirror, LIMIT)):
@@ -282,16 +252,6 @@ async def test_a_token_learned_after_its_counts_were_read_stays(model: Model) ->
     counts, totals = await stored(model)
     assert counts == {"ham": dict.fromkeys(TOKENS[:3], 1), "spam": dict.fromkeys(TOKENS[:3], 5)}
     assert totals[b"vocabulary"] == 3
-
-
-async def test_forgetting_the_same_tokens_again_changes_nothing(model: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS))
-    counts_before, _ = await model.look_up(TOKENS)
-    await model.evict(TOKENS, counts_before, 2)
-    before = await stored(model), await model.last_change()
-
-    assert await model.evict(TOKENS, counts_before, 2) is None
-    assert (await stored(model), await model.last_change()) == before
 
 
 # When Redis is in trouble

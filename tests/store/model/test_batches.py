@@ -20,7 +20,6 @@ from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
-from nbstream.store.model.lesson_journal import AcknowledgedLesson, LessonJournal
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from tests.conftest import RedisServer
@@ -52,8 +51,8 @@ contents = st.none() | st.tuples(
 rounds = st.lists(st.dictionaries(st.sampled_from(MESSAGES), contents, min_size=1), min_size=1, max_size=5)
 
 
-async def open_model(client: Redis, name: str = "test", recorder: LessonJournal | None = None) -> Model:
-    model = Model(client, name, 3600, prequential_scores=LIMIT, journal=recorder)
+async def open_model(client: Redis, name: str = "test") -> Model:
+    model = Model(client, name, 3600, prequential_scores=LIMIT)
     return await model.open()
 
 
@@ -211,10 +210,9 @@ async def test_a_batch_whose_reply_is_lost_is_made_once_and_answered_as_made(
             return Fate.LOSE_REPLY
         return Fate.PASS
 
-    recorder = KeptLessons()
     async with Proxy(shared_redis.socket, tmp_path / "s", lose) as way:
         lossy = open_client(ConnectionOptions(way.url))
-        lossy_model = await open_model(lossy, recorder=recorder)
+        lossy_model = await open_model(lossy)
         results = await lossy_model.commit_lessons(LessonBatch(lessons))
         await lossy.aclose()
 
@@ -222,36 +220,8 @@ async def test_a_batch_whose_reply_is_lost_is_made_once_and_answered_as_made(
     for lesson, result in zip(lessons, results, strict=True):
         written = result.entry if isinstance(result, LedgerConflict) else None
         assert result == change if lesson.new is None else written and written.version == lesson.new.version
-    assert [(lesson.message_key, lesson.change) for lesson in recorder.lessons] == [
-        (lesson.message_key, change) for lesson in lessons
-    ]
     assert (await model.position()).change.sequence == sequence + len(lessons)
     assert await stored(model) == await summed(model)
-
-
-class KeptLessons(LessonJournal):
-    """A journal that keeps in memory what it is to record."""
-
-    def __init__(self) -> None:
-        self.identity = ""
-        self.lessons: list[AcknowledgedLesson] = []
-
-    async def record(self, lessons: Sequence[AcknowledgedLesson]) -> None:
-        self.lessons += lessons
-
-
-async def test_each_lesson_of_a_batch_is_recorded_with_the_change_of_the_batch(client: Redis) -> None:
-    recorder = KeptLessons()
-    model = await open_model(client, recorder=recorder)
-
-    lessons = await taught(model)
-
-    assert [(lesson.message_key, lesson.change) for lesson in recorder.lessons] == [
-        (lesson.message_key, await model.last_change()) for lesson in lessons
-    ]
-    for recorded, lesson in zip(recorder.lessons, lessons, strict=True):
-        assert lesson.new
-        assert recorded.entry == replace(lesson.new, change=recorded.change)
 
 
 async def test_a_batch_that_is_out_of_memory_changes_nothing_and_each_lesson_is_refused(

@@ -64,10 +64,6 @@ async def learned(model: Model) -> dict[str, str]:
     return {key: entry.label for key, entry in (await live_entries(model)).items()}
 
 
-async def unlearn_all(url: str) -> None:
-    await write(url, [[(number, None) for number in range(len(LETTERS))]])
-
-
 # Writers at once
 
 
@@ -97,20 +93,6 @@ async def test_the_lessons_of_8_writers_in_two_processes_end_at_the_sum_over_the
     assert await prequential_scores(model) == await prequential_scores_of_entries(model)
 
     await write(shared_redis.url, [[(number, None) for number in range(4)]])
-    assert (await stored(model), await live_entries(model)) == (NOTHING, {})
-
-
-async def test_a_long_run_of_8_writers_ends_at_the_sum_over_the_ledger_and_leaves_nothing(
-    client: Redis, shared_redis: RedisServer
-) -> None:
-    model = model_of(client)
-
-    await by_two_processes(shared_redis.url, random_plans(seed=5, writers=8, messages=30, steps=60))
-    assert await stored(model) == await summed(model)
-    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
-    assert len(await live_entries(model)) > 5
-
-    await unlearn_all(shared_redis.url)
     assert (await stored(model), await live_entries(model)) == (NOTHING, {})
 
 

@@ -51,36 +51,6 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
     assert await stored(redis) == ({"ham": {}, "spam": {}}, {})
 
 
-async def test_an_empty_model_knows_nothing() -> None:
-    model = MemoryModel()
-
-    counts, totals = await model.look_up([b"a"])
-
-    assert counts.tolist() == [[0, 0]]
-    assert totals == Totals()
-    assert await model.entry("m1") is None
-    assert await model.last_change() == b""
-
-
-async def test_an_entry_comes_back_as_it_was_with_the_id_of_its_change() -> None:
-    model, new = MemoryModel(), entry("spam", TOKENS, 123, [(b"=x", 7), (b"=size.xx", -9)])
-
-    change = await model.commit_lesson("m1", None, new, NOTE)
-
-    stored_entry = await model.entry("m1")
-    assert stored_entry is not None
-    assert (stored_entry.version, stored_entry.label, stored_entry.weight, stored_entry.tokens) == (
-        new.version,
-        "spam",
-        123,
-        tuple(TOKENS),
-    )
-    assert (stored_entry.learned_at, stored_entry.source, stored_entry.actor) == (1.5, "test", "nobody")
-    assert (stored_entry.score, stored_entry.change) == (0.25, change)
-    assert stored_entry.sums == new.sums
-    assert await model.last_change() == change
-
-
 async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing() -> None:
     model = MemoryModel()
     await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE)

@@ -21,7 +21,7 @@ from nbstream.tokens.tokenizer import Tokenizer
 from tests.conftest import RedisServer
 from tests.store.algebra import stored, summed
 from tests.store.bombs import DEFLATED_BOMB, MANY_TOKENS, little_memory
-from tests.store.lessons import SUM_NAMES, TOKENS, Step, change, entry, steps
+from tests.store.lessons import TOKENS, Step, change, entry, steps
 from tests.store.notes import NOTE
 from tests.waiting import until
 
@@ -60,23 +60,6 @@ async def test_the_counts_of_more_tokens_than_one_command_reads_are_in_the_order
 # Sums
 
 
-async def test_sums_are_learned_relearned_and_unlearned_with_their_message(model: Model) -> None:
-    await change(model, "m1", entry("spam", [], sums=[(b"=x", 5), (b"=messages", 1000)]))
-    await change(model, "m2", entry("spam", [], sums=[(b"=x", 7)]))
-    assert (await stored(model))[0] == {"ham": {}, "spam": {b"=x": 12, b"=messages": 1000}}
-
-    # The same name on both sides, one that goes and one that comes.
-    await change(model, "m1", entry("ham", [], sums=[(b"=x", 3), (b"=size.xx", 10**9)]))
-    assert (await stored(model))[0] == {"ham": {b"=x": 3, b"=size.xx": 10**9}, "spam": {b"=x": 7}}
-
-    await change(model, "m1", entry("ham", [], sums=[(b"=x", 4)]))
-    assert (await stored(model))[0] == {"ham": {b"=x": 4}, "spam": {b"=x": 7}}
-
-    await change(model, "m2", None)
-    await change(model, "m1", None)
-    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
-
-
 async def test_a_change_has_all_digits_of_a_count(model: Model, client: Redis) -> None:
     # In a mirror this cannot be seen: a change that it cannot read makes it scan all counts again.
     largest = 2**53 - 1  # a sum of squares has 15 digits after 100,000 messages
@@ -90,39 +73,6 @@ async def test_a_change_has_all_digits_of_a_count(model: Model, client: Redis) -
     assert (await model.look_up([b"big", b"=size.xx"]))[0].tolist() == [[0, largest], [0, -largest]]
 
 
-async def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(model: Model) -> None:
-    lessons = {"m1": ("spam", TOKENS[:2]), "m2": ("ham", TOKENS[1:4]), "m3": ("spam", [])}
-    for message, (label, tokens) in lessons.items():
-        await change(model, message, entry(label, tokens))
-    _, totals_without_sums = await stored(model)
-
-    for message, (label, tokens) in lessons.items():
-        await change(model, message, entry(label, tokens, sums=[(name, 9) for name in SUM_NAMES]))
-
-    counts, totals = await stored(model)
-    assert (
-        totals
-        == totals_without_sums
-        == {
-            b"messages:spam": 2,
-            b"messages:ham": 1,
-            b"tokens:spam": 2000,
-            b"tokens:ham": 3000,
-            b"vocabulary": 4,
-        }
-    )
-    assert counts["spam"][b"=x"] == 18
-
-
-async def test_a_message_without_weight_is_counted_with_its_sums(model: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS, 0, [(b"=x", 1000), (b"=messages", 0)]))
-
-    assert await stored(model) == ({"ham": {}, "spam": {b"=x": 1000}}, {b"messages:spam": 1})
-
-    await change(model, "m1", entry("ham", TOKENS, 0, [(b"=x", 1000)]))
-    assert await stored(model) == ({"ham": {b"=x": 1000}, "spam": {}}, {b"messages:ham": 1})
-
-
 async def test_a_token_of_a_header_field_with_the_name_of_a_sum_is_a_token(model: Model) -> None:
     tokens = Tokenizer().tokenize(Message.parse(b"=x: free\nSubject: lunch\n\nnow\n"))
     assert b"=x:free" in tokens.head
@@ -133,16 +83,6 @@ async def test_a_token_of_a_header_field_with_the_name_of_a_sum_is_a_token(model
     counts = await model.counts()
     assert sorted(counts.tokens()) == sorted(tokens.all)
     assert counts.look_up([b"=x:free", b"=x"]).tolist() == [[0, 1000], [0, 7]]
-
-
-async def test_the_ledger_keeps_the_sums(model: Model) -> None:
-    new = entry("spam", TOKENS, sums=[(b"=type=text/plain", 123), (b"=size.xx", 2**52), (b"=x", -4)])
-
-    await change(model, "m1", new)
-
-    stored_entry = await model.entry("m1")
-    assert stored_entry is not None
-    assert stored_entry.sums == new.sums
 
 
 async def test_all_counts_are_read_with_their_totals(model: Model) -> None:
@@ -167,13 +107,6 @@ async def test_a_message_of_more_tokens_than_lua_can_unpack_is_learned_whole(mod
     counts, totals = await stored(model)
     assert counts["spam"] == dict.fromkeys(many, 1000)
     assert totals[b"vocabulary"] == 9000
-
-
-async def test_large_counts_stay_exact(model: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS[:1], weight=2**52))
-    await change(model, "m2", entry("spam", TOKENS[:1], weight=1))
-
-    assert (await stored(model))[0]["spam"] == {TOKENS[0]: 2**52 + 1}
 
 
 async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing(model: Model) -> None:
@@ -220,16 +153,6 @@ async def test_a_bomb_in_the_ledger_is_refused_before_it_takes_memory(
             await model.entry("m1")
         with pytest.raises(StoreIncompatible):
             unpack_tokens(tokens)
-
-
-async def test_a_look_up_sees_counts_and_totals(model: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS[:2]))
-
-    counts, totals = await model.look_up([TOKENS[0], b"unknown"])
-
-    assert counts.tolist() == [[0, 1000], [0, 0]]
-    assert (totals.messages, totals.token_weights, totals.vocabulary_size) == ((0, 1), (0, 2000), 2)
-    assert (await model.look_up([]))[0].shape == (0, 2)
 
 
 async def test_a_model_of_another_format_is_refused_with_a_way_forward(model: Model) -> None:

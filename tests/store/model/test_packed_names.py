@@ -17,6 +17,7 @@ from tests.store.algebra import equals_redis_exactly
 from tests.store.lessons import TOKENS, change, entry
 from tests.store.mirror.mirrors import KINDS, Kind, mirroring, running
 from tests.store.notes import NOTE
+from tests.waiting import until
 
 MANY = [b"body:word%d" % n for n in range(2500)]  # the script reads some at a time
 
@@ -72,7 +73,7 @@ async def test_names_that_cannot_be_read_make_the_mirror_load_anew(client: Redis
         fields: Any = {"sequence": 1, "totals": "0 0 0 0 0", "names": packed, "counts:ham": "1"}
         await client.incr(model.keys.sequence)
         await client.xadd(model.keys.changes, fields)
-        await mirror.wait_for_load_after(1)
+        await until(lambda: mirror.loads > 1)
         assert await equals_redis_exactly(mirror, model)
 
 

@@ -111,15 +111,3 @@ async def test_a_model_scans_prequential_scores_once_and_then_follows_the_change
         -LIMIT:-1
     ]
     assert await scan_calls(client) == before
-
-
-async def test_a_model_scans_prequential_scores_again_after_an_import(client: Redis) -> None:
-    source, target = Model(client, "source", 3600), Model(client, "target", 3600)
-    await source.open()
-    await target.open()
-    assert len((await target.prequential_scores())["ham"]) == 0
-    await source.commit_lesson("m", None, entry("m", "ham", 1.0, 0.5, None), NOTE)
-
-    await import_model(Model(client, "target", 3600), await export_model(source))
-
-    assert len((await target.prequential_scores())["ham"]) == 1

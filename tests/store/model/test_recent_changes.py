@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.store.model.history import HistoryChange, HistorySelection, RecentChanges
+from nbstream.store.model.history import HistoryChange, RecentChanges
 from nbstream.store.model.model import Model
 from tests.store.lessons import TOKENS, change, entry
 
@@ -35,13 +35,6 @@ async def test_the_newest_come_first_and_what_is_new_is_added(model: Model) -> N
     await teach(model, "m3")
     assert keys(await recent.read()) == ["m3", "m2", "m1"]
     assert keys(recent.known) == ["m3", "m2", "m1"]
-
-
-async def test_nothing_new_is_the_same_object(model: Model) -> None:
-    recent = RecentChanges(model.history)
-    await teach(model, "m1")
-
-    assert await recent.read() is await recent.read()
 
 
 async def test_only_the_last_ones_are_kept(model: Model) -> None:
@@ -92,11 +85,3 @@ async def test_a_change_is_what_its_record_says(model: Model) -> None:
     assert [change.former_label for change in changes] == [
         record.former.label if record.former else None for record in records
     ]
-
-
-async def test_a_selection_may_be_of_one_source(model: Model) -> None:
-    await teach(model, "m1")
-    (only,) = [change async for change in model.history.changes()]
-
-    assert only in HistorySelection(source=only.note.source)
-    assert only not in HistorySelection(source="another")

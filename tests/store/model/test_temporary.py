@@ -41,15 +41,6 @@ async def test_all_its_keys_are_removed_and_those_of_others_are_not(client: Redi
     assert await keys(client) == before
 
 
-async def test_two_temporary_models_have_different_keys(client: Redis) -> None:
-    async with temporary_model(client, temporary_name("evaluate"), 3600) as one:
-        async with temporary_model(client, temporary_name("evaluate"), 3600) as other:
-            await learn(other, "m1")
-        assert await one.entry("m1") is None
-        await learn(one, "m1")
-        assert (await one.totals()).messages == (0, 1)
-
-
 async def test_it_is_removed_after_an_error_too(client: Redis) -> None:
     async def fail() -> None:
         async with temporary_model(client, temporary_name("evaluate"), 3600) as model:

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.mail.message import Message
 from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -35,9 +34,8 @@ from nbstream.store.recent.checked_messages import (
 from nbstream.store.recent.stored_form import compress
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens import MAX_TOKENS
-from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
-from tests.letters import letters
 from tests.store.bombs import MANY_BYTES, MANY_TOKENS, little_memory
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
@@ -103,22 +101,6 @@ def test_what_is_unpacked_is_what_was_packed(tokens: Tokens, probability: float)
 
     assert CheckedMessage.unpack("key", message.pack()) == message
     assert CheckedMessage.unpack_first("key", message.pack() + b"more") == (message, b"more")
-
-
-def test_the_tokens_of_messages_come_back() -> None:
-    tokenizer = Tokenizer()
-    for _, raw in letters(20):
-        message = Message.parse(raw)
-        tokens = tokenizer.tokenize(message)
-        packed = CheckedMessage(message.key, tokens, 0.5, "ham").pack()
-        assert CheckedMessage.unpack(message.key, packed).tokens == tokens
-
-
-async def test_the_name_of_the_recipient_rule_comes_back(client: Redis) -> None:
-    message = replace(checked_message(1), policy="*@x.example")
-
-    assert CheckedMessage.unpack("m1", message.pack()) == message
-    assert CheckedMessage.unpack("m1", checked_message(1).pack()).policy == "default"
 
 
 async def test_the_oldest_messages_of_a_time_come_in_their_order_with_their_times(client: Redis) -> None:
@@ -189,15 +171,6 @@ async def test_the_explanation_is_recalled_with_its_message_and_the_time_of_the_
     assert [message.key async for message in recent.newest(9)] == ["m2", "m1"]
 
 
-async def test_a_message_is_recalled_whatever_follows_it(client: Redis) -> None:
-    await client.set(KEYS.checked("m1"), checked_message(1).pack() + b"no explanation")
-    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
-
-    assert await recent.recall("m1") == checked_message(1)
-    with pytest.raises(StoreIncompatible):
-        await recent.recall_with_explanation("m1")
-
-
 async def test_a_message_that_is_not_written_yet_can_be_recalled_by_this_process(client: Redis) -> None:
     recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     recent.remember(checked_message(1), build_explanation)
@@ -239,16 +212,6 @@ async def test_the_later_of_two_checks_of_a_message_is_recalled(client: Redis) -
         await recent.wait_until_written()
     assert await recent.recall("m1") == later
     assert await client.zcard(KEYS.recent) == 1
-
-
-async def test_the_newest_come_first(client: Redis) -> None:
-    recent = await write_messages(client, range(250), MemorySettings())
-
-    assert [message.key async for message in recent.newest(3)] == ["m249", "m248", "m247"]
-    assert [message.key async for message in recent.newest(1000)] == [
-        f"m{number}" for number in reversed(range(250))
-    ]
-    assert [message async for message in recent.newest(0)] == []
 
 
 async def test_above_the_limit_the_oldest_messages_are_removed_completely(client: Redis) -> None:
@@ -306,13 +269,6 @@ def large_message(number: int) -> CheckedMessage:
 needs_one_call = pytest.mark.skipif(
     not stored_form.COMPRESSES_AT_ONCE, reason="this zstandard was built with a library of the system"
 )
-
-
-@needs_one_call
-def test_contents_compressed_by_one_call_are_those_compressed_one_by_one() -> None:
-    contents = [large_message(number).content() for number in range(30)] + [b"0.5 ham\0\0\0"]
-
-    assert stored_form.compress_at_once(contents) == list(map(compress, contents))
 
 
 @pytest.mark.parametrize("at_once", [pytest.param(True, marks=needs_one_call), False])
@@ -460,11 +416,3 @@ async def test_the_largest_message_that_the_settings_allow_is_recalled(client: R
 
     recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     assert await recent.recall("m1") == largest
-
-
-async def test_without_wait_a_missing_message_is_reported_at_once(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbstream.store.recent.checked_messages._WRITTEN_SECONDS", 3600.0)
-    recent = await write_messages(client, range(1, 2), MemorySettings())
-    assert await asyncio.wait_for(recent.recall_with_explanation("m2", wait=False), DEADLINE_SECONDS) is None

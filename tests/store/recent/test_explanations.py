@@ -64,19 +64,6 @@ def test_what_is_unpacked_is_what_was_packed(explanation: Explanation) -> None:
     assert unpack_explanation(pack_explanation(explanation, TOKENS), TOKENS) == explanation
 
 
-def test_the_smallest_and_the_largest_log_ratios_come_back() -> None:
-    ratios = (math.ulp(0.0), -math.ulp(0.0), 1.7976931348623157e308, 0.1 + 0.2)
-    explanation = Explanation(
-        **{name: getattr(ONE, name) for name in ONE.__slots__ if name != "clues"},
-        clues=tuple(CountedClue(b"body:1", ratio, 1, 1) for ratio in ratios),
-    )
-
-    unpacked = unpack_explanation(pack_explanation(explanation, TOKENS), TOKENS)
-
-    assert unpacked
-    assert sorted(clue.log_ratio for clue in unpacked.clues) == sorted(ratios)
-
-
 def test_the_clues_of_a_check_come_back() -> None:
     counts, tokens = trained_counts(), sample_message("spam", 5)
     names = tokens.all.names

@@ -182,13 +182,6 @@ async def test_whatever_is_written_no_row_outlives_its_message_and_no_entry_of_a
         assert (await stored_rows(client)).keys() == {key.decode() for key in remembered}
 
 
-async def test_everything_of_a_row_expires_with_its_message(client: Redis) -> None:
-    await write_rows(client, [row(1)], seconds=5000)
-
-    async for key in client.scan_iter():
-        assert 4900 < await client.ttl(key) <= 5000
-
-
 async def test_an_expired_row_leaves_nothing_in_the_indices_that_the_next_batch_does_not_remove(
     client: Redis,
 ) -> None:
@@ -198,16 +191,6 @@ async def test_an_expired_row_leaves_nothing_in_the_indices_that_the_next_batch_
     await write_rows(client, [row(2, NOW + 1)], now=NOW + 1)
 
     assert (await stored_rows(client)).keys() == {message_id(2)}
-
-
-async def test_the_same_batch_may_be_written_again(client: Redis) -> None:
-    batch = [row(number) for number in range(5)]
-    await write_rows(client, batch)
-    before = await stored_rows(client)
-
-    await write_rows(client, batch)
-
-    assert await stored_rows(client) == before
 
 
 @pytest.mark.parametrize("at_envelopes", [True, False])

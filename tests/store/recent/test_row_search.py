@@ -20,7 +20,6 @@ from nbstream.store.recent.message_rows import (
     MessageRow,
     OutcomeKind,
     QuarantineOutcomes,
-    RowPosition,
     normalize_address,
 )
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
@@ -154,14 +153,6 @@ async def test_a_message_that_comes_for_each_recipient_by_itself_is_found_by_eac
         assert (found.checked_at, found.verdict) == (checks[-1].checked_at, checks[-1].verdict)
         assert set(found.envelope.recipients) == set(addresses)
         assert found.envelope.recipient_count == len(addresses)
-
-
-async def test_a_retry_for_the_same_recipients_adds_none(client: Redis) -> None:
-    first, again = (to(make_row(1, NOW - age), "anna@one.example", "bert@two.example") for age in (9, 1))
-    await write_rows(client, [first])
-    await write_rows(client, [again])
-
-    assert (await make_search(client).search(RowFilter())).rows == (again,)
 
 
 async def test_of_many_checks_of_one_message_the_latest_recipients_are_kept(client: Redis) -> None:
@@ -344,24 +335,6 @@ async def test_no_search_asks_much_of_redis(client: Redis) -> None:
         assert page.is_cut or name != "what never meets"
 
 
-async def test_a_position_outside_the_times_that_are_wanted_costs_nothing(client: Redis) -> None:
-    await write_many(client, MANY)
-    search = make_search(client, 30 * HOUR)
-    early, late = RowPosition(NOW - MANY, "a"), RowPosition(NOW, "z")
-    before, after = RowFilter(until=NOW - MANY / 2), RowFilter(since=NOW - MANY / 2)
-
-    for wanted, position, direction in (
-        (after, early, Direction.OLDER),
-        (before, late, Direction.NEWER),
-        (after, RowPosition(-1e300, "a"), Direction.OLDER),
-    ):
-        page, commands, _ = await work_of(client, partial(search.search, wanted, position, direction))
-        assert (page.rows, page.next_position, commands) == ((), None, 1)
-    for wanted, position, direction in ((after, early, Direction.NEWER), (before, late, Direction.OLDER)):
-        expected = await search.search(wanted, None, direction)
-        assert await search.search(wanted, position, direction) == expected
-
-
 async def test_a_search_that_is_cut_says_how_far_it_came_and_goes_on_there(client: Redis) -> None:
     verdicts = {0: "spam"}  # and all others are ham
     rows = [
@@ -377,10 +350,3 @@ async def test_a_search_that_is_cut_says_how_far_it_came_and_goes_on_there(clien
     assert (page.rows, page.is_cut, page.next_position) == ((), True, rows[1].position)
     page = await search.search(wanted, page.next_position)
     assert (page.rows, page.next_position, page.is_cut) == ((rows[0],), None, False)
-
-
-def test_positions_are_in_the_order_of_time_then_of_ids() -> None:
-    assert RowPosition(1.0, "b") < RowPosition(2.0, "a") < RowPosition(2.0, "b")
-    assert Direction.OLDER.leads(RowPosition(2.0, "a"), RowPosition(1.0, "b"))
-    assert Direction.NEWER.leads(RowPosition(1.0, "b"), RowPosition(2.0, "a"))
-    assert Direction.NEWER.leads(None, RowPosition(2.0, "a"))

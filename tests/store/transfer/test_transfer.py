@@ -83,15 +83,6 @@ async def test_an_imported_model_equals_the_exported_one_to_the_last_byte(model:
     assert len(await stored_hashes(other)) == 2 + 1 + 1 + 4
 
 
-async def test_an_imported_message_is_unlearned_exactly(model: Model, other: Model) -> None:
-    await teach(model)
-    await import_model(other, await export_model(model))
-    for message in ("m1", "m2", "m3", "m4"):
-        await change(other, message, None)
-
-    assert await stored(other) == ({"ham": {}, "spam": {}}, {})
-
-
 async def test_entries_keep_their_remaining_lifetime(model: Model, other: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS))
     await model.client.expire(model.keys.ledger("m1"), 1000)
@@ -108,12 +99,6 @@ async def test_counts_whose_entries_have_expired_are_exported_too(model: Model, 
     await import_model(other, await export_model(model))
 
     assert await stored(other) == await stored(model)
-
-
-async def test_an_empty_model_can_be_exported_and_imported(model: Model, other: Model) -> None:
-    await import_model(other, await export_model(model))
-
-    assert await stored(other) == ({"ham": {}, "spam": {}}, {})
 
 
 # One moment
@@ -314,20 +299,6 @@ async def test_a_mirror_equals_redis_after_an_import(model: Model, other: Model)
         assert await equals_redis(mirror, other, [*MANY, *TOKENS, *SUM_NAMES])
 
 
-async def test_nobody_waits_if_the_clock_is_behind_that_of_the_exporting_server(
-    model: Model, other: Model
-) -> None:
-    await change(model, "m1", entry("ham", TOKENS))
-    ahead = b"99999999999999-7"
-    await model.client.hset(model.keys.ledger("m1"), "change", ahead)
-    await import_model(other, await export_model(model))
-    async with running(Mirror(other, 5.0)) as mirror:
-        await mirror.wait_until_applied(ahead)
-
-        await mirror.wait_until_applied(await change(other, "m2", entry("ham", TOKENS)) or b"")
-        assert await equals_redis(mirror, other, TOKENS)
-
-
 # All or nothing
 
 
@@ -443,13 +414,11 @@ def archive_of(*records: bytes, header: archive.ArchiveHeader | None = None) -> 
     [
         b'{"counts":"eggs","of":{"a":1}}\n',
         b'{"counts":"ham","of":{"a":1.5}}\n',
-        b'{"counts":"ham","of":{"a":true}}\n',
         b'{"counts":"ham","of":{"a":9007199254740992}}\n',
         b'{"counts":"ham","of":["a"]}\n',
         b'{"counts":"ham","of":{"a\\nb":1}}\n',
         b'{"counts":"ham","of":{"":1}}\n',
         b'{"counts":"ham","of":{"a\\u001b[2Jb":1}}\n',
-        b'{"counts":"ham","of":{"a\\u007f":1}}\n',
         b'{"counts":"ham","of":{"' + b"a" * 65 + b'":1}}\n',
         b'{"message":"a:b","milliseconds":1,"fields":{}}\n',
         b'{"message":"a","milliseconds":1,"fields":{"tokens":"%"}}\n',
@@ -458,11 +427,8 @@ def archive_of(*records: bytes, header: archive.ArchiveHeader | None = None) -> 
         b'"sums":"","learned_at":"1","source":"","actor":"","score":"1","change":"1-1"}}\n',
         b'{"totals":null}\n',
         b'{"totals":{"messages:ham":-1}}\n',
-        b'{"totals":{"messages:spam":1,"vocabulary":-1}}\n',
         b'{"totals":{"messages:eggs":1}}\n',
         b"[]\n",
-        b"7\n",
-        b'"sha256"\n',
         b'["sha256"]\n',
     ],
 )
@@ -483,28 +449,18 @@ def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
     "line",
     [
         message_line("1e999"),
-        message_line("1.5"),
         message_line(str(10**18)),
         message_line(weight=str(2**53)),
         message_line(weight="3001"),
         message_line(weight="-1"),
-        message_line(weight="+5"),
-        message_line(weight="5_0"),
         message_line(sums="=x 5_0"),
-        message_line(sums="=x +5"),
         message_line(sums="=score+0 -1"),
         message_line(sums="=score+0 3031"),
         message_line(learned_at="1e999"),
-        message_line(learned_at="-1e18"),
-        message_line(learned_at="1_0.0"),
         message_line(score="nan"),
-        message_line(score="-inf"),
-        message_line(score="1e999"),
         message_line(tokens=base64.b64encode(zlib.compress(b"a\x1b[2Jb")).decode()),
         message_line(tokens=base64.b64encode(zlib.compress(b"a\n\nb")).decode()),
         message_line(tokens=base64.b64encode(zlib.compress(b"a" * 65)).decode()),
-        message_line(learned_at="inf"),
-        message_line(learned_at="-inf"),
         message_line(learned_at="nan"),
         message_line(sums=f"=x {2**53}"),
         message_line(of_another="program"),
@@ -536,23 +492,6 @@ async def test_a_count_below_zero_is_not_refused(other: Model) -> None:
     assert (await stored(other))[0]["ham"] == {b"a": -1000}
 
 
-@pytest.mark.parametrize(
-    ("line", "why"),
-    [
-        (message_line(weight="3001"), "no weight of one message"),
-        (message_line(weight="-1"), "no whole number"),
-        (b'{"totals":{"messages:ham":-1}}\n', "fewer messages or tokens than none"),
-        (b'{"totals":{"eggs":1}}\n', "a total that no model has"),
-    ],
-)
-async def test_a_refusal_names_the_line_and_the_reason(other: Model, line: bytes, why: str) -> None:
-    assert str(await import_error(other, archive_of(line))) == f"FILE: line 2 is no record of a model: {why}"
-
-
-async def test_the_tokens_of_a_class_may_be_below_zero_as_their_counts(other: Model) -> None:
-    await import_model(other, archive_of(b'{"totals":{"tokens:ham":-1000}}\n'))
-
-
 NOW = 1_700_000_000.0
 DAY = 86_400.0
 
@@ -581,13 +520,6 @@ def test_the_clock_of_the_exporting_machine_may_be_ahead_by_a_day() -> None:
     line = message_line(learned_at=repr(NOW + 0.9 * DAY))
 
     assert read_at_now(line) == 1
-
-
-async def test_an_entry_that_a_person_insisted_on_is_not_refused(other: Model) -> None:
-    await import_model(other, archive_of(message_line(weight="3000")))
-    imported = await other.entry("m")
-    assert imported is not None
-    assert imported.weight == 3000
 
 
 async def test_a_model_of_another_format_is_refused_with_both_named(other: Model) -> None:
