@@ -15,6 +15,7 @@ from nbstream.correspondents.facts import FactHasher, KnownTime
 from nbstream.correspondents.store import CorrespondentStore
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.own_models import store as own_models
+from nbstream.own_models.listing import index_key
 from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
@@ -241,7 +242,7 @@ def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = 
         lambda name: make_own_model(settings, clients.client, name),
         clients.client,
         clients.blocking_client,
-        index=own_models.index_key(settings.model.name),
+        index=index_key(settings.model.name),
         library=engine.native_library,
     )
 

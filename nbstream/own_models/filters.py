@@ -53,11 +53,12 @@ class OwnFilters:
         levels = await self._levels_of_all(addresses)
         filters: dict[tuple[str, ...], Filter] = {(): self.common}
         own = [path for path in dict.fromkeys(levels) if path][:MAX_MODELS_OF_A_MESSAGE]
-        missing = [name for name in dict.fromkeys(name for path in own for name in path) if not self._find(name)]
-        if missing:
+        names = dict.fromkeys(name for path in own for name in path)
+        untaught = {name: self.models.untaught(name) for name in names if not self.models.find(name)}
+        if missing := [name for name, counts in untaught.items() if not counts]:
             await asyncio.gather(*(self._try_to_load(name) for name in missing))
         for path in own:
-            counts = [self.models.find_former(name) for name in path]
+            counts = [untaught.get(name) or self.models.find_former(name) for name in path]
             found = [level for level in counts if level is not None]
             if len(found) == len(path):
                 filters[path] = self._filter(path[-1], found)
@@ -67,9 +68,6 @@ class OwnFilters:
     def _without_own_model(self) -> Filter:
         """The common filter for those whose own model is missing."""
         return Filter(replace(self.common.parts, own_model=OWN_MODEL_UNAVAILABLE), self.common.policy)
-
-    def _find(self, name: str) -> bool:
-        return self.models.find(name) is not None
 
     async def _levels_of_all(self, addresses: Sequence[str]) -> list[tuple[str, ...]]:
         all_levels, characters = [], 0

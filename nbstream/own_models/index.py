@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreUnavailable
-from nbstream.own_models.store import OwnModelKeys, all_keys_pattern, index_key
+from nbstream.own_models.listing import index_key, list_model, unlist_model
+from nbstream.own_models.store import OwnModelKeys, all_keys_pattern
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.model import totals_from_hash
 from nbstream.store.model.scan import scan_keys
@@ -104,8 +105,7 @@ class OwnModelIndex:
 
     async def add(self, name: str) -> None:
         """List a model that is used now."""
-        with store_errors():
-            await self._client.zadd(self._key, {name: time.time()})
+        await list_model(self._client, self._key, name)
 
     async def remove(self, names: Collection[str]) -> None:
         """Remove models with all that they know, for every process; to do it twice changes nothing.
@@ -124,7 +124,7 @@ class OwnModelIndex:
                     pipe.xadd(keys_of_model.changes, {"sequence": 0})
                     pipe.expire(keys_of_model.changes, _DROPPED_SECONDS)
                     await pipe.execute()
-                await self._client.zrem(self._key, name)
+                await unlist_model(self._client, self._key, name.decode())
 
     async def remove_idle(self, until: float) -> int:
         """Remove the models that were not used after ``until``, and return how many there were."""

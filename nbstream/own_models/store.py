@@ -3,7 +3,8 @@
 Rules: an own model is loaded when it is wanted, and then follows its change stream until it is dropped: where the
 cache is full, the one that was not used for the longest time. One connection waits for the changes of all of them.
 Where Redis was away, or another server answers, all are loaded anew when they are wanted; the former counts serve
-mail until then. A model that nobody has taught is empty, and takes no room in Redis.
+mail until then. A model that nobody has taught is empty, and takes no room in Redis; mail is checked by it without
+a load, so that the recipients that strangers choose take nobody's place in the cache.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, ChangePosition
+from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition
+from nbstream.bayes.table_counts import make_counts
 from nbstream.errors import (
     NbstreamError,
     StoreIncompatible,
@@ -27,11 +29,13 @@ from nbstream.errors import (
     StoreRefuses,
     StoreUnavailable,
 )
+from nbstream.own_models.listing import ListedModels, list_model
 from nbstream.own_models.names import bucket_of
+from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
 from nbstream.store.connection import ServerGuard
-from nbstream.store.mirror.loading import READ_COUNT, RescanNeeded, load_counts
+from nbstream.store.mirror.loading import READ_COUNT, LoadedCounts, RescanNeeded, load_counts
 from nbstream.store.mirror.mirror import entries_by_stream
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.redis_errors import readable_replies, store_errors
@@ -46,8 +50,6 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.engine.table import Table
     from nbstream.filter import Filter
-    from nbstream.policy.prequential_scores import PrequentialScores
-    from nbstream.store.mirror.loading import LoadedCounts
     from nbstream.store.mirror.mirror import StreamEntries
     from nbstream.store.model.model import Model
 
@@ -65,6 +67,7 @@ MAX_HISTORY_RECORDS = 10_000
 _NO_ROWS = np.zeros((0, len(CLASSES)), np.int64)
 _BLOCK_SECONDS = 0.25  # a model that was loaded meanwhile is followed from then on
 _MAX_MODELS = 2_000  # of the cache: so many streams are waited for at once
+_MAX_UNTAUGHT = 64  # empty ones that are kept: those of domains serve all users below
 _MAX_LOADS = 8  # at the same moment
 _MAX_WAITING_LOADS = 500
 _LOAD_SECONDS = 10.0  # a lesson waits for its model, at most
@@ -87,11 +90,6 @@ class OwnModelKeys(ModelKeys):
     def log_name(self) -> str:
         """The name of the counts in the log."""
         return f"counts of {self.name}"
-
-
-def index_key(model: str) -> str:
-    """Return the key of a sorted set: the own models that were taught, by the time of their last use."""
-    return f"nbstream:{{{model}}}:own"
 
 
 def all_keys_pattern(model: str) -> str:
@@ -205,6 +203,8 @@ class OwnModels:
         self._cached: OrderedDict[str, OwnCounts] = OrderedDict()
         self._loading: dict[str, asyncio.Task[OwnCounts]] = {}
         self._slots = asyncio.Semaphore(_MAX_LOADS)
+        self._listed = ListedModels(client, index)
+        self._untaught: OrderedDict[str, OwnCounts] = OrderedDict()
         self._epoch = 0
         self._has_models = asyncio.Event()
         self._signed: set[str] = set()
@@ -236,6 +236,19 @@ class OwnModels:
         counts.used_at = time.monotonic()
         return counts
 
+    def untaught(self, name: str) -> OwnCounts | None:
+        """Return empty counts for an own model that nobody has taught, and that takes no place; else None."""
+        self._has_models.set()
+        if self._listed.may_have(name):
+            return None
+        if name not in self._untaught:
+            nothing = LoadedCounts(make_counts(self._library), PrequentialScores(), NO_CHANGE)
+            self._untaught[name] = OwnCounts(self._make_model(name), nothing)
+            if len(self._untaught) > _MAX_UNTAUGHT:
+                self._untaught.popitem(last=False)
+        self._untaught.move_to_end(name)
+        return self._untaught[name]
+
     async def load(self, name: str, wait_seconds: float = _LOAD_SECONDS) -> OwnCounts:
         """Return the counts of the own model, from memory or from Redis.
 
@@ -262,8 +275,8 @@ class OwnModels:
             return await self.load(name)
         with readable_replies():
             await self._make_model(name).open(sign=True)
-        with store_errors():
-            await self._client.zadd(self._index, {name: time.time()})
+        await list_model(self._client, self._index, name)
+        self._listed.add(name)
         counts = await self.load(name)
         if name in self._cached:  # and so it is followed, and what removes the model is noticed
             self._signed.add(name)
@@ -335,16 +348,19 @@ class OwnModels:
         for counts in self._cached.values():
             counts.is_current = False
         self._signed.clear()
+        self._listed.forget()
 
     async def _follow(self, backoff: Backoff) -> None:
         guard = ServerGuard(self._blocking_client)
         while True:
             stop_if_cancelled()
             self._drop_idle()
-            while not (followed := self._followed()):
-                self._has_models.clear()
-                await self._has_models.wait()
+            await self._has_models.wait()
+            if not self._listed.is_known:
+                await self._listed.read()
+            followed = self._followed()
             places: dict[Any, Any] = {key: self._cached[name].position.stream_id for key, name in followed.items()}
+            places[self._listed.key] = self._listed.position
             with store_errors():
                 streams: Any = await self._blocking_client.xread(
                     places, count=READ_COUNT, block=round(1000 * _BLOCK_SECONDS)
@@ -352,7 +368,10 @@ class OwnModels:
             guard.check()
             backoff.reset()
             for key, entries in entries_by_stream(streams):
-                self._apply(followed[key], entries)
+                if key == self._listed.key:
+                    await self._listed.apply(entries)
+                else:
+                    self._apply(followed[key], entries)
                 await asyncio.sleep(0)  # one that was taught very much takes some milliseconds
             await self._note_use()
 

@@ -12,8 +12,9 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Filter, FilterObserver
 from nbstream.own_models.filters import OwnFilters
+from nbstream.own_models.listing import index_key
 from nbstream.own_models.names import NameTemplate, OwnModelNames
-from nbstream.own_models.store import OwnModelKeys, OwnModels, index_key
+from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.model.model import Model

@@ -7,7 +7,7 @@ import time
 from redis.asyncio import Redis
 
 from nbstream.own_models.index import OwnModelIndex
-from nbstream.own_models.store import index_key
+from nbstream.own_models.listing import index_key
 from tests.own_models.site import ANN, BOB, Site, open_site, own_model
 from tests.own_models.test_filters import letter, news, teach_common
 from tests.waiting import until

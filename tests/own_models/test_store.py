@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import OwnModelUse
-from nbstream.own_models.store import OwnModelKeys, index_key
+from nbstream.own_models.index import OwnModelIndex
+from nbstream.own_models.listing import ListedModels, changes_key, index_key, list_model
+from nbstream.own_models.store import OwnModelKeys
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
-from tests.own_models.site import ANN, BOB, open_site, own_model
+from tests.own_models.site import ANN, BOB, Site, open_site, own_model
 from tests.own_models.test_filters import news
 from tests.waiting import until
 
@@ -42,7 +45,7 @@ async def test_only_what_was_taught_is_in_redis_and_in_the_index(client: Redis) 
 async def test_the_models_that_were_used_least_recently_make_room(client: Redis) -> None:
     async with open_site(client, "{address}", max_bytes=100_000) as site:
         for number in range(10):
-            await site.filter_of(f"user{number}@example.org")
+            await site.models.load(f"user{number}@example.org")
 
         assert 1 <= site.models.cached < 10
         assert site.models.bytes_used <= 100_000
@@ -80,7 +83,7 @@ async def test_counts_of_another_program_leave_the_common_verdict(
 async def test_a_model_that_made_room_is_signed_again_by_the_next_lesson(client: Redis) -> None:
     async with open_site(client, "{address}", max_bytes=1) as site:
         await site.models.load_for_lesson(ANN)
-        await site.filter_of(BOB)
+        await site.models.load(BOB)
         keys = own_model(client, ANN).keys
         await client.delete(*[key async for key in client.scan_iter(keys.pattern)], index_key("test"))
 
@@ -179,3 +182,79 @@ async def test_lessons_of_two_processes_at_the_same_moment_all_count_in_both(cli
             counts = await site.models.load(ANN)
             await counts.wait_until_applied((await own_model(client, ANN).position()).change.stream_id)
             assert counts.totals == stored
+
+
+async def until_listed(site: Site, name: str = ANN) -> None:
+    """Until the process has a copy of the index, and the model is in it."""
+    site.models.untaught("")
+    await until(lambda: site.models.untaught("") is not None and site.models.untaught(name) is None)
+
+
+async def test_random_recipients_take_no_place_of_a_model_that_was_taught(client: Redis) -> None:
+    async with open_site(client, "{address}", max_bytes=100_000) as site:
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await until_listed(site)
+        loads = site.models.loads
+
+        for number in range(40):
+            assert (
+                await site.filter_of(f"stranger{number}@example.org")
+            ).own_model == f"stranger{number}@example.org"
+
+        assert site.models.find(ANN)
+        assert (site.models.cached, site.models.loads) == (1, loads)
+
+
+async def test_a_model_that_nobody_has_taught_checks_as_one_that_was_loaded(client: Redis) -> None:
+    async with open_site(client, "{domain}/{local}") as site, open_site(client, follows=False) as other:
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await until_listed(site, "example.org/ann")
+
+        loaded = await (await other.filter_of(BOB)).check(news(2))
+        check = await (await site.filter_of(BOB)).check(news(2))
+
+        assert (check.score, check.probability, check.own) == (loaded.score, loaded.probability, loaded.own)
+        assert other.models.cached > 0
+
+
+async def test_a_model_that_another_process_teaches_is_loaded_from_then_on(client: Redis) -> None:
+    async with open_site(client, "{address}") as site, open_site(client, "{address}") as other:
+        await (await site.filters.for_teacher(BOB)).learn(news(1), "ham", "test")
+        await until_listed(site, BOB)
+        assert site.models.untaught(ANN)
+
+        await (await other.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+
+        await until(lambda: site.models.untaught(ANN) is None)
+        check = await (await site.filter_of(ANN)).check(news(2))
+        assert check.own is OwnModelUse.USED
+
+
+async def test_a_model_that_was_removed_has_nothing_to_load_and_its_name_is_in_no_stream(client: Redis) -> None:
+    async with open_site(client, "{address}") as site:
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await until_listed(site)
+
+        await OwnModelIndex(client, "test").remove([ANN])
+
+        await until(lambda: site.models.untaught(ANN) is not None)
+        assert await client.xlen(changes_key(index_key("test"))) == 1
+
+
+async def test_changes_of_the_index_that_are_gone_lose_no_model(client: Redis) -> None:
+    async def take_over() -> None:
+        entries: Any = await client.xrange(copy.key)
+        await copy.apply(entries)
+
+    copy = ListedModels(client, index_key("test"))
+    await copy.read()
+    for number in range(3):
+        await list_model(client, index_key("test"), f"user{number}")
+    await take_over()
+    await list_model(client, index_key("test"), "user3")
+    await client.xtrim(copy.key, maxlen=0)
+    await list_model(client, index_key("test"), "user4")
+
+    await take_over()
+
+    assert [copy.may_have(f"user{number}") for number in range(6)] == [*[True] * 5, False]

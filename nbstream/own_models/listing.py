@@ -1,0 +1,110 @@
+"""Which own models there are: a sorted set in Redis, and a copy of it in the memory of a process that follows it.
+
+Rules: a model is listed before its first lesson is stored, so a name that is not in the copy has nothing to load.
+Each addition is an entry in a change stream, in one transaction with the set. A removal empties the stream: who
+does not find the entry that was read last reads the whole set again. Names are kept as hashes, so that a user who
+was removed is in no stream; a name with the hash of another one is only loaded needlessly.
+"""
+
+from __future__ import annotations
+
+import time
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from nbstream.store.redis_errors import store_errors
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+    from nbstream.store.mirror.mirror import StreamEntries
+
+_MAX_CHANGES = 1_000
+_FIRST = b"0-0"
+_ADDED = b"added"
+
+
+def index_key(model: str) -> str:
+    """Return the key of a sorted set: the own models that were taught, by the time of their last use."""
+    return f"nbstream:{{{model}}}:own"
+
+
+def changes_key(index: str) -> str:
+    """Return the key of the change stream of an index."""
+    return f"{index}:changes"
+
+
+async def list_model(client: Redis, index: str, name: str) -> None:
+    """List a model that is used now. Raises ``StoreUnavailable``."""
+    with store_errors():
+        async with client.pipeline(transaction=True) as pipe:
+            pipe.xadd(changes_key(index), {_ADDED: _hash(name)}, maxlen=_MAX_CHANGES)
+            pipe.zadd(index, {name: time.time()})
+            await pipe.execute()
+
+
+async def unlist_model(client: Redis, index: str, name: str) -> None:
+    """Take a model that was removed from the list. Raises ``StoreUnavailable``."""
+    with store_errors():
+        async with client.pipeline(transaction=True) as pipe:
+            pipe.xtrim(changes_key(index), maxlen=0, approximate=False)  # the number of the last entry stays
+            pipe.xadd(changes_key(index), {b"removed": b""})
+            pipe.zrem(index, name)
+            await pipe.execute()
+
+
+class ListedModels:
+    """The copy of the list with the key ``index``. Methods that ask Redis raise ``StoreUnavailable``."""
+
+    def __init__(self, client: Redis, index: str) -> None:
+        self._client = client
+        self._index = index
+        self._hashes: set[bytes] | None = None
+        self.position = _FIRST
+        """The last entry of the change stream that is in the copy."""
+
+    @property
+    def key(self) -> bytes:
+        """The key of the change stream."""
+        return changes_key(self._index).encode()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a copy now."""
+        return self._hashes is not None
+
+    def may_have(self, name: str) -> bool:
+        """Return whether the model is listed, or may be because there is no copy now."""
+        return self._hashes is None or _hash(name) in self._hashes
+
+    def add(self, name: str) -> None:
+        """Take over what this process itself has listed."""
+        if self._hashes is not None:
+            self._hashes.add(_hash(name))
+
+    def forget(self) -> None:
+        """Drop the copy, which is not followed any more."""
+        self._hashes, self.position = None, _FIRST
+
+    async def read(self) -> None:
+        """Read the whole list."""
+        with store_errors():
+            last: Any = await self._client.xrevrange(self.key, count=1)
+            names: Any = await self._client.zrange(self._index, 0, -1)
+        self.position = last[0][0] if last else _FIRST
+        self._hashes = {_hash(name.decode()) for name in names}
+
+    async def apply(self, entries: StreamEntries) -> None:
+        """Take over entries that were read behind ``position``, or the whole list where some between are gone."""
+        with store_errors():
+            known: Any = await self._client.xrange(self.key, self.position, self.position)
+        added = [fields.get(_ADDED) for _, fields in entries]
+        if self._hashes is None or not known or not all(added):
+            await self.read()
+            return
+        self._hashes.update(hashed for hashed in added if hashed)
+        self.position = entries[-1][0]
+
+
+def _hash(name: str) -> bytes:
+    return blake2b(name.encode(), digest_size=8).digest()
