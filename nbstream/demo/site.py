@@ -131,8 +131,7 @@ class People:
         self._connection: smtplib.SMTP | None = None
 
     async def label(self, mail: DemoMail) -> None:
-        """Receive a message and say what it is."""
-        await self.receive(mail)
+        """Say what a message is that came before there was a filter."""
         assert mail.label is not None
         await asyncio.to_thread(self._send, mail, self._feedback[mail.label])
 

@@ -17,12 +17,13 @@ If a mail contains no message, the question is whether the mail itself is the me
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from nbstream.mail import header_fields, mime
 from nbstream.mail.addresses import canonical_address, find_addresses
-from nbstream.mail.encoded_words import decode_transfer_encoding
+from nbstream.mail.encoded_words import decode_encoded_words, decode_transfer_encoding
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.parameters import parse_parameters
 
@@ -32,6 +33,9 @@ _FORWARDED_TYPES = _MESSAGE_TYPES | {"text/rfc822-headers", "message/feedback-re
 _FILE_TYPES = frozenset({"application/octet-stream", "application/x-eml", "application/eml"})
 _OPAQUE_TYPES = frozenset({"multipart/encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
 _MAX_DEPTH = 8
+_MAX_SUBJECT = 200
+# What mail programs put before the Subject of a forward, in eight languages.
+_FORWARDED_SUBJECT = re.compile(r"\s*(?:fwd?|wg|tr|rv|enc|vs|vb|pd)\s*:|\[fwd", re.IGNORECASE)
 _MAX_PARTS_PER_MESSAGE = 10
 _RESENT_FIELDS = frozenset({"resent-from", "resent-to", "resent-date", "resent-sender", "resent-message-id"})
 
@@ -124,9 +128,17 @@ def is_redirected(raw: bytes) -> bool:
     return not _RESENT_FIELDS.isdisjoint(_first_fields(raw, header_fields.body_offset(raw)))
 
 
-def is_from(raw: bytes, sender: str) -> bool:
-    """Return whether ``sender``, the address of who sent the mail here, is that of its From field."""
+def is_own_forward(raw: bytes, sender: str) -> bool:
+    """Return whether ``sender``, the address that sent the mail here, has written it as a forward, or signed it.
+
+    A mail that a mail server redirects has the address of its first sender in both places too.
+    """
     fields = _first_fields(raw, header_fields.body_offset(raw))
+    is_signed = parse_parameters(fields.get("content-type", b""))[0] == "multipart/signed"
+    if not (
+        is_signed or _FORWARDED_SUBJECT.match(decode_encoded_words(fields.get("subject", b"")[:_MAX_SUBJECT]))
+    ):
+        return False
     return bool(sender) and canonical_address(sender) in find_addresses([fields.get("from", b"")])
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from nbstream.policy.verdict import format_threshold
+from nbstream.policy.verdict import format_threshold, shorten_probability
 from nbstream.wire.visible_text import is_blank, visible_text
 
 if TYPE_CHECKING:
@@ -161,4 +161,4 @@ def format_probability(probability: float) -> str:
     distance = min(probability, 1 - probability)
     if distance < _LEAST_DISTANCE:
         return f"< {_LEAST_DISTANCE:f}" if probability < 0.5 else f"> {1 - _LEAST_DISTANCE:f}"
-    return f"{probability:.{max(3, math.ceil(-math.log10(distance)))}f}"
+    return shorten_probability(probability, max(3, math.ceil(-math.log10(distance))))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR, Decimal
 from enum import StrEnum
 from functools import cached_property, lru_cache
 
@@ -124,3 +125,11 @@ def format_threshold(probability: float) -> str:
         return "never"
     rounded = f"{probability:g}"
     return rounded if float(rounded) < 1 or probability == 1 else f"1-{1 - probability:.2g}"
+
+
+def shorten_probability(probability: float, digits: int) -> str:
+    """Return P(spam) with so many digits behind the point, rounded down.
+
+    A verdict holds from its threshold on: so what is below a threshold of so many digits is shown below it.
+    """
+    return str(Decimal(repr(probability)).quantize(Decimal(1).scaleb(-digits), ROUND_FLOOR))

@@ -16,7 +16,7 @@ from nbstream.mail.message import Message
 from nbstream.page.message_view import DRAWN_CLUES, draw_explanation, make_axes
 from nbstream.page.rendering import format_probability
 from nbstream.policy.explanation import CountedClue, Explanation
-from nbstream.policy.verdict import ModelState, Thresholds
+from nbstream.policy.verdict import ModelState, Thresholds, shorten_probability
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
@@ -109,7 +109,7 @@ async def test_a_lesson_says_what_it_changed_and_changes_the_next_verdict(site: 
     shown = words(page.text)
     assert page.text.count('class="waterfall"') == 2
     assert "learned ham page ann" in shown
-    assert f"{check['probability']:.3f}".rstrip("0") in shown
+    assert shorten_probability(check["probability"], 3) in shown
     assert "as ham" in shown
     assert buttons(page.text)[:2] == ["This is spam", "Take the lesson back"]
     assert site.http.metric("nbstream_feedback_total", source="page", label="ham", outcome="learned") == 1
@@ -264,7 +264,7 @@ def test_the_calibration_is_a_step_from_the_score_to_the_log_odds_of_the_probabi
     labels = re.findall(r'<text class="label [a-z]+"[^>]*>(.*?)</text>', svg)
     values = re.findall(r'<text class="value [a-z]+"[^>]*>(.*?)</text>', svg)
     assert labels[-2].startswith("calibration")
-    assert labels[-1] == "P(spam) 0.881"  # the sigmoid of 8 / 4
+    assert labels[-1] == "P(spam) 0.880"  # the sigmoid of 8 / 4
     assert values == ["+2.00", "+6.00", "-6.00", "+2.00"]
 
 

@@ -180,11 +180,18 @@ def test_any_broken_mail_means_something_or_is_refused() -> None:
     assert outcomes == {"refused", "id", "messages"}
 
 
-def test_a_mail_of_its_sender_that_attaches_nothing_is_refused_whatever_address_it_was_written_to() -> None:
-    raw = "From: Ann <Ann@example.org>\r\nTo: alias@example.org\r\nSubject: Fwd: prize\r\n\r\nbuy now\r\n"
+@pytest.mark.parametrize("fields", ["Subject: Fwd: prize", "Content-Type: multipart/signed; boundary=b"])
+def test_a_forward_of_its_sender_that_attaches_nothing_is_refused_whatever_it_was_written_to(fields: str) -> None:
+    raw = f"From: Ann <Ann@example.org>\r\nTo: alias@example.org\r\n{fields}\r\n\r\nbuy now\r\n"
     assert read(raw) == FeedbackContent((raw.encode(),))  # as a script sends the message of somebody else
-    with pytest.raises(FeedbackRefused, match="From field"):
+    with pytest.raises(FeedbackRefused, match="from the address that sends it"):
         parse_feedback_mail(raw.encode(), "spam", {SPAM, HAM}, MessageReader(), "ann@example.org")
+
+
+def test_a_mail_that_a_server_redirects_is_the_message_itself() -> None:
+    raw = b"From: Seller <s@shop.example>\r\nTo: ann@example.org\r\nSubject: prize\r\n\r\nbuy now\r\n"
+    content = parse_feedback_mail(raw, "spam", {SPAM, HAM}, MessageReader(), "s@shop.example")
+    assert content == FeedbackContent((raw,))
 
 
 def test_a_mail_that_cannot_be_read_is_refused() -> None:

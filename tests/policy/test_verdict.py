@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
+from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict, shorten_probability
 
 READY = ModelState({"ham": 10, "spam": 10}, {"ham": 10, "spam": 10})
 LEARNING = ModelState({"ham": 25, "spam": 3}, {"ham": 10, "spam": 10})
@@ -53,3 +53,17 @@ def test_a_higher_probability_never_gets_a_milder_verdict(one: float, other: flo
     assert order.index(decide_verdict(low, thresholds, READY)[0]) <= order.index(
         decide_verdict(high, thresholds, READY)[0]
     )
+
+
+@given(st.floats(0, 1), st.integers(0, 1000))
+def test_a_probability_is_shown_on_the_side_of_a_threshold_on_which_it_is(
+    probability: float, thousandths: int
+) -> None:
+    threshold = thousandths / 1000
+    assert (float(shorten_probability(probability, 3)) >= threshold) == (probability >= threshold)
+
+
+def test_an_unsure_message_is_not_shown_with_the_probability_of_spam() -> None:
+    assert shorten_probability(0.9896, 3) == "0.989"
+    assert shorten_probability(0.4999, 3) == "0.499"
+    assert shorten_probability(1e-9, 3) == "0.000"

@@ -16,6 +16,7 @@ from nbstream.cli.interrupts import cancel_on
 from nbstream.cli.terminal import print_note
 from nbstream.demo.site import LESSONS, Delivery, Reports, run_site
 from nbstream.logs import LogSettings
+from nbstream.policy.verdict import shorten_probability
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,7 +57,8 @@ def _print_learned(number: int) -> None:
 
 def _print_delivery(delivery: Delivery) -> None:
     mail, correction = delivery.mail, f"   (people say: {delivery.correction})" if delivery.correction else ""
+    probability = shorten_probability(delivery.probability, 3)
     print(
-        f"  {delivery.verdict:8} {delivery.probability:7.3f}  {mail.address:28.28} {mail.subject}{correction}",
+        f"  {delivery.verdict:8} {probability:>7}  {mail.address:28.28} {mail.subject}{correction}",
         flush=True,
     )

@@ -15,6 +15,7 @@ from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.errors import InputError
+from nbstream.policy.verdict import shorten_probability
 from nbstream.store.model.history import HistorySelection
 from nbstream.wire.api_json import iso_time
 
@@ -76,7 +77,8 @@ def history_change_to_text(change: HistoryChange) -> str:
     """Return a change as one line that cannot move a terminal's cursor."""
     note = change.note
     assessments = (
-        f"{note.before.probability:.4f} {note.before.verdict} -> {note.after.probability:.4f} {note.after.verdict}"
+        f"{shorten_probability(note.before.probability, 4)} {note.before.verdict} -> "
+        f"{shorten_probability(note.after.probability, 4)} {note.after.verdict}"
     )
     who = f"{note.source} {note.actor}".rstrip()
     return printable(f"{local_time(change.at)}  {change.message_key}  {change.description}  {who}  {assessments}")

@@ -25,6 +25,7 @@ from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE
+from nbstream.policy.verdict import shorten_probability
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
 from nbstream.system_users import current_user
 from nbstream.wire.api_json import iso_time
@@ -81,7 +82,7 @@ def _render_text(entry: QuarantinedMessage, note: QuarantineNote, subject: str) 
     first, *others = note.envelope.recipients
     more = f" and {len(others)} more" if others else ""
     doubt = f"  ({IN_DOUBT_TEXT})" if entry.in_doubt else ""
-    verdict_text = f"{note.verdict} {note.probability:.4f}"
+    verdict_text = f"{note.verdict} {shorten_probability(note.probability, 4)}"
     way = f"{note.envelope.sender.address or '<>'} -> {first.address}{more}"
     return printable(
         f"{local_time(entry.at)}  {note.id}  {verdict_text}  {way}  {subject[:_MAX_SHOWN_LENGTH]}{doubt}"
