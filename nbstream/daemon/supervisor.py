@@ -215,6 +215,7 @@ class Supervisor:
         self._is_stopping = False
         self._reload_requested = False
         self._tell_at = 0.0
+        self._turned_at = time.monotonic()
         self._any_was_ready = False
         self._all_were_ready = False
         self._failure: WorkerFailed | None = None
@@ -330,13 +331,20 @@ class Supervisor:
             worker.reap()
 
     def _turn(self) -> None:
-        """Handle what comes within a moment; kill a worker that is silent."""
+        """Handle what comes within a moment; kill a worker that is silent.
+
+        Time in which this process itself stood still is no silence: a whole machine or container may have been
+        frozen, and those of its processes that go on first must not kill the others.
+        """
         if self._reload_requested:
             self._reload_requested = False
             self._reload()
         self._read(list(self._readers), _TURN_SECONDS)
         now = time.monotonic()
+        stood_still = max(0.0, now - self._turned_at - BEAT_SECONDS)
+        self._turned_at = now
         for worker in self._workers:
+            worker.heard_at += stood_still
             if worker.process and now > worker.heard_at + SILENCE_SECONDS:
                 _log.error(
                     "worker has said nothing for %g s: it is killed",

@@ -44,14 +44,20 @@ def prepare_folder(folder: Path, members: Iterable[str]) -> None:
 def create_member_files(folder: Path, member: str) -> None:
     """Make the member's files where they are missing, and allocate all their blocks. Raises OSError.
 
-    SIGBUS kills a process that writes to a mapped file's block for which the disk has no room (mmap(2)).
+    SIGBUS kills a process that writes to a mapped file's block for which the disk has no room (mmap(2)). A
+    file gets its name last: nobody can read the metrics of any process while one file is shorter than its head.
     """
+    new = folder / f"{member}.new"
     for kind in _FILE_KINDS:
-        descriptor = os.open(folder / f"{kind}_{member}.db", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = folder / f"{kind}_{member}.db"
+        if file.exists():
+            continue
+        descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(descriptor, 0, _FILE_BYTES)
         finally:
             os.close(descriptor)
+        new.rename(file)
 
 
 def join_folder(folder: Path, member: str) -> None:

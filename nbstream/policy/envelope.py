@@ -55,10 +55,6 @@ class Addresses:
         )
 
 
-NO_ADDRESSES = Addresses()
-"""The addresses of a message whose client names none."""
-
-
 @dataclass(frozen=True, slots=True)
 class RememberedEnvelope:
     """The envelope of a checked message, and what was done with it.

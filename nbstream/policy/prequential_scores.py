@@ -138,10 +138,6 @@ class ScoreWindow:
         """Return all prequential scores in the order of time."""
         return [self._score_by_packed[packed] for _, packed, _ in self._by_time]
 
-    def packed(self) -> list[bytes]:
-        """Return all prequential scores as they are stored, in the order of time."""
-        return [packed for _, packed, _ in self._by_time]
-
 
 class PrequentialScores:
     """The recent prequential scores of a model, by label."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -112,3 +114,21 @@ def test_the_files_have_all_their_blocks(folder: Path) -> None:
         assert status.st_blocks * 512 >= status.st_size > 0
         assert status.st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_full_disk_leaves_the_metrics_of_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count(folder, "1")
+    multiprocess.member_died(folder, "2")
+
+    def refuse(descriptor: int, *_: int) -> None:
+        if os.fstat(descriptor).st_size == 0:  # what has its blocks needs no others
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(OSError, match="No space left"):
+            multiprocess.create_member_files(folder, "2")
+
+    assert 'nbstream_messages_total{listener="smtp",verdict="spam"} 3.0' in lines(folder)
+    multiprocess.create_member_files(folder, "2")
+    assert len(list(folder.glob("*_2.db"))) == len(list(folder.glob("*_1.db")))

@@ -107,6 +107,18 @@ async def test_a_failover_may_lose_what_a_replica_has_not_confirmed(
         assert [found.risk for found in await durability_risks(pair.at_primary, wait_replicas)] == risks
 
 
+async def test_a_server_that_hides_its_settings_still_says_how_many_replicas_it_has(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    async with replicated(own_redis, tmp_path / "replica") as pair:
+        await pair.catch_up()
+        await pair.at_primary.acl_setuser("default", enabled=True, commands=["-config"])
+
+        found = [found.risk for found in await durability_risks(pair.at_primary)]
+
+    assert found == [DurabilityRisk.REPLICATED_LATE, DurabilityRisk.UNKNOWN]
+
+
 @pytest.mark.parametrize("password", [None, "wrong"])
 async def test_a_refused_password_has_an_error_of_its_own(own_redis: RedisServer, password: str | None) -> None:
     own_redis.stop()

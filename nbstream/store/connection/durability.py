@@ -91,6 +91,7 @@ async def durability_risks(client: Redis, wait_replicas: int = 0) -> list[FoundR
     ``wait_replicas`` is how many replicas have a lesson when it is acknowledged. Raises ``StoreUnavailable``.
     """
     replies: dict[Any, Any] = {}
+    risks: list[FoundRisk] = []
     with store_errors():
         try:
             replication: Any = await client.info("replication")
@@ -100,7 +101,7 @@ async def durability_risks(client: Redis, wait_replicas: int = 0) -> list[FoundR
         except Exception as error:  # managed servers refuse CONFIG with errors of their own kinds
             if "CONFIG" not in str(error).upper() and "PERM" not in str(error).upper():
                 raise
-            return [FoundRisk(DurabilityRisk.UNKNOWN)]
+            return [*risks, FoundRisk(DurabilityRisk.UNKNOWN)]
     settings = {_text(name): _text(value) for name, value in replies.items()}
     if risks and not wait_replicas and settings.get("min-replicas-to-write", "0") == "0":
         risks.append(FoundRisk(DurabilityRisk.WRITES_ALONE))

@@ -1,1 +1,1 @@
-"""A model as a file: the archive format, export, import, and the conversion into another time base."""
+"""A model as a file: the archive format, export and import."""

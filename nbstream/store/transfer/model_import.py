@@ -34,8 +34,9 @@ _TOOK_TOO_LONG = "the import took too long, and lessons may be learned again: no
 
 
 class ModelImport:
-    """The import into one model: call ``begin``, ``stage`` for each record, and ``commit``; after all ``abandon``.
+    """The import into one model.
 
+    Call ``begin``, ``stage`` for each record, ``stage_prequential_scores`` and ``commit``; after all ``abandon``.
     All of them raise ``StoreUnavailable``.
     """
 
@@ -44,6 +45,7 @@ class ModelImport:
         self._import_id = secrets.token_hex(8)
         self._staged_keys = model.keys.staged(self._import_id)
         self._last_change = (0, 0)
+        self._is_committed = False
 
     async def begin(self) -> None:
         """Refuse lessons from now on, and remove what a killed import has staged.
@@ -59,9 +61,12 @@ class ModelImport:
                 raise self._not_empty_error()
 
     async def renew(self) -> None:
-        """Go on to refuse lessons."""
+        """Go on to refuse lessons; raise ``StoreUnavailable`` where they were let in meanwhile."""
+        client, key = self._model.client, self._model.keys.importing
         with store_errors():
-            await self._model.client.expire(self._model.keys.importing, _LEASE_SECONDS)
+            if await client.get(key) != self._import_id.encode():
+                raise StoreUnavailable(_TOOK_TOO_LONG)
+            await client.expire(key, _LEASE_SECONDS)
 
     async def stage(self, record: ArchiveRecord) -> None:
         """Stage one record."""
@@ -102,7 +107,6 @@ class ModelImport:
             *zip(staged.prequential_scores, keys.prequential_scores, strict=True),
         ]
         with store_errors():
-            await self._stage_prequential_scores()
             answer: Any = await model.client.register_script(lua_script("commit_import.lua"))(
                 keys=[
                     *(keys.importing, keys.sequence, keys.changes, staged.entry_ids),
@@ -114,31 +118,36 @@ class ModelImport:
             raise StoreUnavailable(_TOOK_TOO_LONG)
         if answer < 0:
             raise self._not_empty_error()
+        self._is_committed = True
 
-    async def _stage_prequential_scores(self) -> None:
-        """Stage the prequential scores of the staged entries, the newest of each class."""
+    async def stage_prequential_scores(self, on_step: Callable[[], Awaitable[None]]) -> None:
+        """Stage the prequential scores of the staged entries, the newest of each class, in bounded steps."""
         client, staged = self._model.client, self._staged_keys
-        for start in range(0, await client.zcard(staged.entry_ids), _ENTRIES_PER_STEP):
-            ids: Any = await client.zrange(staged.entry_ids, start, start + _ENTRIES_PER_STEP - 1)
-            async with client.pipeline(transaction=False) as pipe:
-                for message_key in ids:
-                    pipe.hmget(staged.ledger(message_key.decode()), "label", "first")
-                found = await pipe.execute()
-                for label, prequential_score in found:
-                    if label and prequential_score:
-                        key = staged.prequential_scores[CLASSES.index(label.decode())]
-                        pipe.zadd(key, {prequential_score: prequential_score.split()[0]})
-                await pipe.execute()
-        for key in staged.prequential_scores:
-            await client.zremrangebyrank(key, 0, -self._model.retention.max_prequential_scores - 1)
+        with store_errors():
+            for start in range(0, await client.zcard(staged.entry_ids), _ENTRIES_PER_STEP):
+                await on_step()
+                ids: Any = await client.zrange(staged.entry_ids, start, start + _ENTRIES_PER_STEP - 1)
+                async with client.pipeline(transaction=False) as pipe:
+                    for message_key in ids:
+                        pipe.hmget(staged.ledger(message_key.decode()), "label", "first")
+                    found = await pipe.execute()
+                    for label, prequential_score in found:
+                        if label and prequential_score:
+                            key = staged.prequential_scores[CLASSES.index(label.decode())]
+                            pipe.zadd(key, {prequential_score: prequential_score.split()[0]})
+                    await pipe.execute()
+            for key in staged.prequential_scores:
+                await client.zremrangebyrank(key, 0, -self._model.retention.max_prequential_scores - 1)
 
     async def abandon(self) -> None:
         """Remove what is staged and let lessons in again, unless the import is committed."""
+        if self._is_committed:
+            return
         client, keys = self._model.client, self._model.keys
         with store_errors():
             if await client.get(keys.importing) == self._import_id.encode():
                 await client.delete(keys.importing)
-                await remove_keys(client, self._staged_keys.pattern)
+            await remove_keys(client, self._staged_keys.pattern)
 
     def _not_empty_error(self) -> StoreIncompatible:
         keys = self._model.keys
@@ -160,20 +169,28 @@ async def import_archive(
     """
     imports: list[ModelImport] = []
     renewed_at = time.monotonic()
+
+    async def keep_renewed(seconds: float = _RENEWAL_SECONDS) -> None:
+        nonlocal renewed_at
+        stop_if_cancelled()
+        if time.monotonic() - renewed_at >= seconds:
+            renewed_at = time.monotonic()
+            for each in imports:
+                await each.renew()
+
     try:
         while not imports or reader.next_model():
             model = await open_model(reader.header.model)
             imports.append(ModelImport(model))
             await imports[-1].begin()
             for record in reader:
-                stop_if_cancelled()
+                await keep_renewed()
                 await imports[-1].stage(record)
                 if on_staged:
                     on_staged(record)
-                if time.monotonic() - renewed_at > _RENEWAL_SECONDS:
-                    renewed_at = time.monotonic()
-                    for each in imports:
-                        await each.renew()
+        for each in imports:
+            await each.stage_prequential_scores(keep_renewed)
+        await keep_renewed(0)
         for each in imports:
             await each.commit()
     finally:

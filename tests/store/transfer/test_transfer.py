@@ -24,6 +24,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
+from nbstream.store.transfer import model_import as model_import_module
 from nbstream.store.transfer.model_import import ModelImport, import_archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.store.algebra import stored
@@ -239,6 +240,59 @@ async def test_an_import_whose_time_is_over_changes_nothing(model: Model, other:
         await later.commit()
 
     assert await stored(other) == before
+
+
+async def test_an_import_that_has_lost_its_lease_ends_and_leaves_nothing_staged(
+    model: Model, other: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await teach(model)
+    content = await export_model(model)
+    monkeypatch.setattr(model_import_module, "_RENEWAL_SECONDS", 0)
+    stage = ModelImport.stage
+
+    async def stage_after_the_lease(each: ModelImport, record: archive.ArchiveRecord) -> None:
+        await stage(each, record)
+        await other.client.delete(other.keys.importing)
+
+    monkeypatch.setattr(ModelImport, "stage", stage_after_the_lease)
+    before = await stored(other)
+
+    with pytest.raises(StoreUnavailable, match="took too long"):
+        await import_model(other, content)
+
+    assert await stored(other) == before
+    assert [key async for key in other.client.scan_iter(match=other.keys.staged_pattern)] == []
+
+
+async def test_no_model_of_a_file_is_changed_where_one_has_lost_its_lease(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = {name: await open_model(client, name.replace("/", "-")) for name in ("own/1", "own/2")}
+    source = await open_model(client, "source")
+    await change(source, "m1", entry("spam", TOKENS))
+    stream = io.BytesIO()
+    for following, name in ((1, "own/1"), (0, "own/2")):
+        snapshot = ModelSnapshot(source)
+        writer = archive.ArchiveWriter(stream, await snapshot.header(name, following))
+        async for record in snapshot.records():
+            writer.write(record)
+        writer.finish()
+    stream.seek(0)
+    stage_scores = ModelImport.stage_prequential_scores
+
+    async def lose_the_second_lease(each: ModelImport, on_step: Any) -> None:
+        await stage_scores(each, on_step)
+        await client.delete(models["own/2"].keys.importing)
+
+    monkeypatch.setattr(ModelImport, "stage_prequential_scores", lose_the_second_lease)
+
+    async def open_target(name: str) -> Model:
+        return models[name]
+
+    with pytest.raises(StoreUnavailable, match="took too long"):
+        await import_archive(archive.ArchiveReader(stream, "FILE", current_signature()), open_target)
+
+    assert not any([await target.client.exists(target.keys.totals) for target in models.values()])
 
 
 async def test_a_file_of_several_models_is_imported_as_a_whole_or_not_at_all(client: Redis) -> None:

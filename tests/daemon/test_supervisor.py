@@ -1,0 +1,85 @@
+"""When a supervisor believes that a worker hangs."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from nbstream.config import Settings
+from nbstream.daemon import supervisor as module
+from nbstream.daemon.service_manager import ServiceManager
+from nbstream.daemon.supervisor import SILENCE_SECONDS, Supervisor
+
+START = 1000.0
+
+
+class Clock:
+    """A clock that goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=clock.monotonic, time=clock.monotonic))
+    monkeypatch.setattr(module, "_TURN_SECONDS", 0.0)
+    return clock
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """What a worker is here: a process that says nothing."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        yield process
+        process.kill()
+
+
+def supervise(process: subprocess.Popen[bytes], state_dir: Path) -> Supervisor:
+    supervisor = Supervisor(Settings(state_dir=state_dir), 1, ServiceManager())
+    (worker,) = supervisor._workers
+    worker.process, worker.heard_at = process, START
+    return supervisor
+
+
+def lives(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process is there still, a moment after it may have got a signal."""
+    try:
+        process.wait(0.5)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def test_a_silent_worker_is_killed(clock: Clock, process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    supervisor = supervise(process, tmp_path)
+
+    while clock.now < START + SILENCE_SECONDS:
+        clock.now += 1
+        supervisor._turn()
+    assert lives(process)
+    clock.now += 1
+    supervisor._turn()
+
+    assert process.wait(10) == -9
+
+
+def test_time_in_which_the_supervisor_itself_stood_still_is_no_silence(
+    clock: Clock, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    supervisor = supervise(process, tmp_path)
+
+    clock.now += 3600
+    for _ in range(int(SILENCE_SECONDS) - 3):
+        clock.now += 1
+        supervisor._turn()
+
+    assert lives(process)
