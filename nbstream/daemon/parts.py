@@ -110,11 +110,12 @@ def make_parts(
     model = make_model(settings, clients.client)
     followed_model = make_model(settings, clients.blocking_client)
     mirror = make_mirror(settings, clients, followed_model, engine)
+    user_of = make_own_model_names(settings).user_of  # aliases that a reload brings are found after a restart
     recent_messages = make_recent_messages(
         settings,
         model,
         metrics.store.not_remembered,
-        make_own_model_names(settings).user_of,  # aliases that a reload brings are found after a restart
+        user_of,
     )
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
     autolearn = None
@@ -148,7 +149,7 @@ def make_parts(
         recent_messages,
         spam_filter,
         make_next_hop(settings),
-        Quarantine(settings.quarantine_folder),
+        Quarantine(settings.quarantine_folder, settings.quarantine, user_of, metrics.delivery.quarantine_full),
         autolearn,
         FollowedSenderLists(clients.client, model.keys),
         BackgroundTasks(metrics.process.background_failed),

@@ -19,7 +19,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from nbstream.delivery import shared_bodies
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.shared_bodies import SharedBody
 from nbstream.durable_files import make_folder, sync_folder
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import split_at_line_ends
@@ -104,7 +106,7 @@ class MaildirRoom:
 
 FOLDERS = ("tmp", "new", "cur")
 
-_DISK_FULL_REPLY = SmtpReply(452, "4.3.1 Insufficient system storage")
+DISK_FULL_REPLY = SmtpReply(452, "4.3.1 Insufficient system storage")
 _delivery_numbers = itertools.count(1)  # one series for each process, as the format of Maildirs asks
 
 
@@ -112,14 +114,20 @@ _delivery_numbers = itertools.count(1)  # one series for each process, as the fo
 class MaildirDraft:
     """A file that is to be written: first ``head`` with LF line ends, then ``content`` with CRLF line ends.
 
-    ``room`` is told whether there was room for the file.
+    ``room`` is told whether there was room for the file. ``body`` is what belongs to the file, and is shared.
     """
 
     maildir: pathlib.Path
     name: str
     head: bytes
-    content: bytes
+    content: bytes | memoryview
     room: MaildirRoom | None = None
+    body: SharedBody | None = None
+
+    @property
+    def body_bytes(self) -> int:
+        """The bytes of the shared body."""
+        return len(self.body.content) if self.body else 0
 
 
 async def write_drafts(drafts: Sequence[MaildirDraft]) -> SmtpReply | None:
@@ -133,8 +141,8 @@ async def write_drafts(drafts: Sequence[MaildirDraft]) -> SmtpReply | None:
         if error.errno in DISK_FULL_ERRORS:
             for draft in drafts:
                 if draft.room:
-                    draft.room.note_refused(len(draft.head) + len(draft.content))
-            return _DISK_FULL_REPLY
+                    draft.room.note_refused(len(draft.head) + len(draft.content) + draft.body_bytes)
+            return DISK_FULL_REPLY
         raise RelayUnavailable(f"cannot write to the Maildir: {error}") from error
     for draft in drafts:
         if draft.room:
@@ -148,6 +156,8 @@ def _write_all(drafts: Sequence[MaildirDraft]) -> None:
     moves = [(draft.maildir / "tmp" / draft.name, draft.maildir / "new" / draft.name) for draft in drafts]
     try:
         for draft, (written, _) in zip(drafts, moves, strict=True):
+            if draft.body:
+                shared_bodies.add(draft.maildir, draft.name, draft.body)
             _write_draft(draft, written)
         for written, delivered in moves:
             written.rename(delivered)
@@ -158,13 +168,14 @@ def _write_all(drafts: Sequence[MaildirDraft]) -> None:
         for path in itertools.chain.from_iterable(moves):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+                shared_bodies.remove_for(path)
         raise
 
 
 def _write_draft(draft: MaildirDraft, path: pathlib.Path) -> None:
     with open(path, "xb", opener=_open_private) as file:
         file.write(draft.head)
-        for piece in split_at_line_ends(draft.content):
+        for piece in split_at_line_ends(bytes(draft.content)):
             file.write(piece.replace(b"\r\n", b"\n"))
         file.flush()
         os.fsync(file.fileno())

@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nbstream.delivery import maildir
 from nbstream.delivery.maildir import DELIVERED_REPLY, MaildirNextHop
 from nbstream.delivery.next_hop import DataReplies, Envelope, NextHop, SmtpPath, Transaction
-from nbstream.delivery.quarantine import Quarantine, QuarantineNote
+from nbstream.delivery.quarantine import Quarantine, QuarantineNote, QuarantinePart
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.header_edits import HeaderEdits, edit_message
 from nbstream.policy.actions import Action, ActionKind
@@ -69,8 +68,8 @@ class Outlet:
                 return await transaction.data(content, fields)
             case ActionKind.QUARANTINE:
                 await transaction.abort()
-                draft = await self._quarantine_draft(raw, part)
-                return DataReplies((await maildir.write_drafts([draft]) or _QUARANTINED_REPLY,))
+                failure = await self._quarantine.write([await _quarantine_part(raw, part)])
+                return DataReplies((failure or _QUARANTINED_REPLY,))
             case _:
                 await transaction.abort()
                 return await self._redirect(raw, part)
@@ -78,23 +77,18 @@ class Outlet:
     async def _write_to_maildir(
         self, raw: bytes, parts: Sequence[DeliveryPart], next_hop: MaildirNextHop
     ) -> SmtpReply:
-        drafts = []
+        drafts, quarantined = [], list[QuarantinePart]()
         for part in parts:
             if part.action.kind is ActionKind.QUARANTINE:
-                drafts.append(await self._quarantine_draft(raw, part))
+                quarantined.append(await _quarantine_part(raw, part, quarantined[-1:]))
                 continue
             is_redirected = part.action.kind is ActionKind.REDIRECT
             recipients = (SmtpPath(part.action.address),) if is_redirected else part.envelope.recipients
             fields, content = await _edited(raw, part.edits)
             drafts.append(next_hop.make_draft(part.envelope.sender, recipients, content, _with_lf(fields)))
-        failure = await maildir.write_drafts(drafts)
+        failure = await self._quarantine.write(quarantined, drafts)
         all_quarantined = all(part.action.kind is ActionKind.QUARANTINE for part in parts)
         return failure or (_QUARANTINED_REPLY if all_quarantined else DELIVERED_REPLY)
-
-    async def _quarantine_draft(self, raw: bytes, part: DeliveryPart) -> maildir.MaildirDraft:
-        assert part.note is not None
-        fields, content = await _edited(raw, part.edits)
-        return self._quarantine.make_draft(part.note, _with_lf(fields), content)
 
     async def _redirect(self, raw: bytes, part: DeliveryPart) -> DataReplies:
         transaction = await self.next_hop.begin(part.envelope.sender)
@@ -111,6 +105,16 @@ class Outlet:
             raise
         await transaction.abort()
         raise RelayUnavailable(f"the next hop refuses {part.action}: {reply}")
+
+
+async def _quarantine_part(
+    raw: bytes, part: DeliveryPart, others: Sequence[QuarantinePart] = ()
+) -> QuarantinePart:
+    """Return a part for the quarantine; where its content is that of one of ``others``, it is the same object."""
+    assert part.note is not None
+    fields, content = await _edited(raw, part.edits)
+    content = next((other for _, _, other in others if other == content), content)
+    return part.note, _with_lf(fields), content
 
 
 async def _edited(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:

@@ -4,7 +4,9 @@ Rules: the first field of a file is JSON with all that a release needs, the para
 the message with its verdict follows. The name of the file has the id of the message and the time, so that no file
 is opened to find one. A file in ``new`` waits. A file in ``cur`` was being handed to the next hop when its release
 ended without a reply: it may have been delivered, and commands say so. Whoever releases or removes a message has
-locked its file (flock). Messages that are older than the configured days are removed.
+locked its file (flock). Messages that are older than the configured days are removed. A large body is on the disk
+once for all files that have it (``shared_bodies``). A message for which there is no room, in all or for one of its
+users, is not accepted: nothing that waits is given up for what comes.
 """
 
 from __future__ import annotations
@@ -19,23 +21,27 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
-from nbstream.delivery import maildir
+from nbstream.delivery import maildir, shared_bodies
 from nbstream.delivery.maildir import MaildirRoom
 from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.quarantine_index import IndexedFile, QuarantineIndex, QuarantineUsage
 from nbstream.delivery.settings import QuarantineSettings
 from nbstream.durable_files import sync_folder
-from nbstream.errors import InputError, NotReleased
+from nbstream.errors import InputError, NotReleased, RelayUnavailable
 from nbstream.logs import event_fields
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.header import QUARANTINE_FIELD
+from nbstream.store.recent.message_rows import normalize_address
+from nbstream.threads import in_thread_if_large
+from nbstream.wire.smtp_reply import SmtpReply
 
-_FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?::2,P)?")
+_FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?:,B=[0-9a-f]{40})?(?::2,P)?")
 _NOTE_FIELD_START = f"{QUARANTINE_FIELD}: ".encode("ascii")
 _MAX_NOTE_BYTES = 64 << 20
 _HEADER_SEARCH_BYTES = 16 * 1024  # of a message, for its subject and the like
@@ -84,24 +90,115 @@ class RetentionResult:
 
 QuarantineTransition: TypeAlias = Callable[[QuarantinedMessage], QuarantinedMessage]
 
+QuarantinePart: TypeAlias = tuple[QuarantineNote, bytes, bytes]
+"""What becomes one file: its note, the fields with LF line ends that go on top of the message, and the message."""
+
 
 class Quarantine:
-    """The quarantine at ``path``, which is made when it is first needed."""
+    """The quarantine at ``path``, which is made when it is first needed.
 
-    def __init__(self, path: pathlib.Path) -> None:
+    ``user_of`` returns the user whose room a message to an address takes. ``on_full`` is called where there is no
+    room for a message, in all or for a user.
+    """
+
+    def __init__(
+        self,
+        path: pathlib.Path,
+        section: QuarantineSettings | None = None,
+        user_of: Callable[[str], str] = normalize_address,
+        on_full: Callable[[], object] = lambda: None,
+    ) -> None:
         self._path = path
+        self._section = section or QuarantineSettings()
+        self._user_of = user_of
+        self._on_full = on_full
         self._room = MaildirRoom(path)
+        self._index = QuarantineIndex(path, self._read_indexed)
 
     async def problem(self) -> str | None:
         """Return why no message could be added now, or None."""
         return await self._room.problem()
 
-    def make_draft(self, note: QuarantineNote, fields: bytes, content: bytes) -> maildir.MaildirDraft:
-        """Return the file of a message; ``fields`` with LF line ends go on top of the message."""
-        name = f"{maildir.unique_name()},I={note.id}"
-        return maildir.MaildirDraft(
-            self._path, name, _NOTE_FIELD_START + _render_note(note) + b"\n" + fields, content, self._room
-        )
+    async def write(
+        self, parts: Sequence[QuarantinePart], others: Sequence[maildir.MaildirDraft] = ()
+    ) -> SmtpReply | None:
+        """Write a file for each part, and ``others``: all or none. Return None, or a 452 where there is no room.
+
+        Raises ``RelayUnavailable``.
+        """
+        size = max((len(content) for _, _, content in parts), default=0)
+        drafts = await in_thread_if_large(size, self.make_drafts, parts)
+        reserved = {
+            draft.name: self._indexed(note, draft) for (note, _, _), draft in zip(parts, drafts, strict=True)
+        }
+        try:
+            has_room = not parts or await asyncio.to_thread(
+                self._index.reserve, reserved, self._section.max_bytes, self._section.max_user_bytes
+            )
+        except OSError as error:
+            raise RelayUnavailable(f"cannot read the quarantine: {error}") from error
+        if not has_room:
+            self._on_full()
+            return maildir.DISK_FULL_REPLY
+        failure: SmtpReply | None = maildir.DISK_FULL_REPLY
+        try:
+            failure = await maildir.write_drafts([*drafts, *others])
+        finally:
+            if failure:
+                self._index.forget(reserved)
+        return failure
+
+    def make_drafts(self, parts: Sequence[QuarantinePart]) -> list[maildir.MaildirDraft]:
+        """Return the files of these parts; parts with the same message share its body."""
+        bodies: dict[int, shared_bodies.SharedBody] = {}  # by the identity of the messages in ``parts``
+        drafts = []
+        for note, fields, content in parts:
+            name = f"{maildir.unique_name()},I={note.id}"
+            head = _NOTE_FIELD_START + _render_note(note) + b"\n" + fields
+            start = header_fields.body_offset(content)
+            if len(content) - start < shared_bodies.MIN_BYTES:
+                drafts.append(maildir.MaildirDraft(self._path, name, head, content, self._room))
+                continue
+            body = bodies.get(id(content)) or shared_bodies.make_body(memoryview(content)[start:])
+            bodies[id(content)] = body
+            name += shared_bodies.name_part(body)
+            drafts.append(maildir.MaildirDraft(self._path, name, head, content[:start], self._room, body))
+        return drafts
+
+    def usage(self) -> QuarantineUsage:
+        """Return how much room is taken; it opens the files that it does not know. Raises ``InputError``."""
+        try:
+            return self._index.usage()
+        except OSError as error:
+            raise InputError(f"{error.filename}: {error.strerror}") from error
+
+    def messages_for(self, user: str) -> list[QuarantinedMessage]:
+        """Return the messages that wait for the user, the newest first. Raises ``InputError``."""
+        try:
+            paths = self._index.paths_for(user)
+        except OSError as error:
+            raise InputError(f"{error.filename}: {error.strerror}") from error
+        return _in_order(filter(None, map(_message_at, paths)))[::-1]
+
+    def _indexed(self, note: QuarantineNote, draft: maildir.MaildirDraft) -> IndexedFile:
+        size = len(draft.head) + len(draft.content)
+        digest = draft.body.digest if draft.body else ""
+        return self._index_entry(note, size, digest, draft.body_bytes)
+
+    def _read_indexed(self, path: pathlib.Path) -> IndexedFile | None:
+        message = _message_at(path)
+        try:
+            if message is None:
+                return None
+            body = shared_bodies.find(path)
+            digest, body_bytes = (body.parent.name, body.stat().st_size) if body else ("", 0)
+            return self._index_entry(read_note(message), path.stat().st_size, digest, body_bytes)
+        except (OSError, InputError):
+            return None  # released just now, or damaged
+
+    def _index_entry(self, note: QuarantineNote, size: int, digest: str, body_bytes: int) -> IndexedFile:
+        users = frozenset(self._user_of(path.address) for path in note.envelope.recipients)
+        return IndexedFile(users, size, digest, body_bytes)
 
     def messages(self, prefix: str = "") -> list[QuarantinedMessage]:
         """Return the messages whose id begins with ``prefix``, the oldest first. No file is opened.
@@ -115,17 +212,14 @@ class Quarantine:
                     for entry in entries:
                         if prefix and f",I={prefix}" not in entry.name:
                             continue  # sooner than the pattern says so
-                        name = _FILE_NAME.fullmatch(entry.name)
-                        if name and name["id"].startswith(prefix):
-                            path = pathlib.Path(entry.path)
-                            messages.append(
-                                QuarantinedMessage(name["id"], float(name["at"]), path, folder == "cur")
-                            )
+                        message = _message_at(self._path / folder / entry.name)
+                        if message and message.id.startswith(prefix):
+                            messages.append(message)
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise InputError(f"{self._path / folder}: {error.strerror}") from error
-        return sorted(messages, key=lambda message: (message.at, message.path.name))
+        return _in_order(messages)
 
     def remove_expired(self, days: int | None, limit: int = 1000) -> RetentionResult:
         """Remove at most ``limit`` messages that are older than ``days``; None removes nothing.
@@ -141,12 +235,24 @@ class Quarantine:
             try:
                 with locked(message):
                     message.path.unlink()  # should it come back after a power loss, it is removed again
+                    shared_bodies.remove_for(message.path)
                 removed += 1
             except NotReleased:
                 continue  # it is being released
             except (InputError, OSError) as error:
                 problem = problem or str(error)  # the messages after it are removed all the same
+        shared_bodies.remove_unused(self._path, {message.path.name.partition(":")[0] for message in messages})
         return RetentionResult(len(messages) - removed, removed, problem)
+
+
+def _message_at(path: pathlib.Path) -> QuarantinedMessage | None:
+    """Return the message that a file is, by its name; None for a file of somebody else."""
+    name = _FILE_NAME.fullmatch(path.name)
+    return QuarantinedMessage(name["id"], float(name["at"]), path, path.parent.name == "cur") if name else None
+
+
+def _in_order(messages: Iterable[QuarantinedMessage]) -> list[QuarantinedMessage]:
+    return sorted(messages, key=lambda message: (message.at, message.path.name))
 
 
 @contextmanager
@@ -190,6 +296,7 @@ def remove(message: QuarantinedMessage) -> None:
     """Remove the file of the message, durably; whoever does has locked it. Raises ``OSError``."""
     message.path.unlink()
     sync_folder(message.path.parent)
+    shared_bodies.remove_for(message.path)
 
 
 def _move(message: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) -> QuarantinedMessage:
@@ -206,14 +313,20 @@ def read_message(message: QuarantinedMessage, max_bytes: int = -1) -> tuple[Quar
     With ``max_bytes`` only so many bytes of the message are read, from its beginning.
     """
     with _open_file(message) as file:
-        return _read_note(message, file), normalize_line_ends(file.read(max_bytes))
+        note, start = _read_note(message, file), file.read(max_bytes)
+        content, body = normalize_line_ends(start), shared_bodies.find(message.path)
+        if body is None:
+            return note, content
+        with body.open("rb") as body_file:
+            return note, content + body_file.read(max(0, max_bytes - len(start)) if max_bytes >= 0 else -1)
 
 
 def draft_for_recipients(
     message: QuarantinedMessage, recipients: tuple[SmtpPath, ...]
 ) -> tuple[maildir.MaildirDraft, QuarantinedMessage]:
     """Return the same message for these recipients alone, as a file that waits. Raises ``InputError``."""
-    note, content = read_message(message)
+    with _open_file(message) as file:
+        note, content = _read_note(message, file), normalize_line_ends(file.read())
     note = replace(note, envelope=replace(note.envelope, recipients=recipients))
     folder, name = message.path.parent.parent, message.path.name.partition(":")[0]
     draft = maildir.MaildirDraft(folder, name, _NOTE_FIELD_START + _render_note(note) + b"\n", content)
@@ -302,11 +415,14 @@ _MESSAGES_PER_STEP = 1000  # the end of the daemon waits for the thread that rem
 class QuarantineRetention:
     """Removes messages older than ``days`` of the section (None: nothing) and counts the others, once a minute.
 
-    ``on_swept`` is called with how many messages are left, and how many were removed.
+    ``on_swept`` is called with how many messages are left, how many were removed, and the room that is taken.
     """
 
     def __init__(
-        self, quarantine: Quarantine, section: QuarantineSettings, on_swept: Callable[[int, int], object]
+        self,
+        quarantine: Quarantine,
+        section: QuarantineSettings,
+        on_swept: Callable[[int, int, QuarantineUsage], object],
     ) -> None:
         self._quarantine = quarantine
         self._days = section.days
@@ -330,7 +446,8 @@ class QuarantineRetention:
     async def remove_expired(self) -> RetentionResult:
         """Remove messages once. Raises ``InputError``."""
         result = await asyncio.to_thread(self._quarantine.remove_expired, self._days, _MESSAGES_PER_STEP)
-        self._on_swept(result.remaining, result.removed)
+        usage = await asyncio.to_thread(self._quarantine.usage)
+        self._on_swept(result.remaining, result.removed, usage)
         if result.removed:
             _log.info(
                 "quarantine: messages removed for their age",

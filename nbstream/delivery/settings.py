@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.settings.values import (
+    ByteCount,
     CaFile,
     FilePath,
     PasswordFile,
@@ -205,6 +206,16 @@ class QuarantineSettings(Section):
 
     days: Annotated[int, Field(ge=1, le=36500)] | None = 30
     """A message is removed from the quarantine after this many days. ``null`` keeps it for ever."""
+
+    max_bytes: ByteCount | None = 4 << 30
+    """The room of the quarantine. A message for which there is none is put off with 452, and nothing that waits is
+    removed for it. A large body counts once, however many messages have it. ``null`` sets no limit.
+    """
+
+    max_user_bytes: ByteCount | None = 512 << 20
+    """The room of the messages that wait for one user; a message to several of them counts for each, in full.
+    ``null`` sets no limit.
+    """
 
     def folder(self, state_dir: Path) -> Path:
         """Return the Maildir of the quarantine. By default it is in ``state_dir``."""

@@ -13,6 +13,7 @@ from nbstream.policy.actions import ActionKind
 from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 
 if TYPE_CHECKING:
+    from nbstream.delivery.quarantine_index import QuarantineUsage
     from nbstream.filter.metrics import FilterMetrics
     from nbstream.metrics.registry import MetricsRegistry
     from nbstream.policy.sender_lists import ListDecision
@@ -96,6 +97,19 @@ class DeliveryMetrics:
             "Messages removed from the quarantine after quarantine.days.",
             registry=registry.counts,
         )
+        self._quarantine_bytes = Gauge(
+            "nbstream_quarantine_bytes",
+            "Bytes of the quarantine, counted once a minute: of all messages (all), and of those that wait for "
+            "the user who has most (largest_user). See quarantine.max_bytes and max_user_bytes.",
+            ["of"],
+            registry=registry.counts,
+            multiprocess_mode="mostrecent",
+        )
+        self._quarantine_full = Counter(
+            "nbstream_quarantine_full",
+            "Messages put off because the quarantine had no room for them, in all or for one of their users.",
+            registry=registry.counts,
+        )
         for reason in ("store", "error"):
             self._failures.labels(reason)
         for action in ActionKind:
@@ -157,7 +171,13 @@ class DeliveryMetrics:
         for code in codes:
             self._reply_counter(code).inc()
 
-    def quarantine_swept(self, remaining: int, removed: int) -> None:
-        """Note how many messages are in the quarantine now, and count those removed for their age."""
+    def quarantine_swept(self, remaining: int, removed: int, usage: QuarantineUsage) -> None:
+        """Note the messages in the quarantine now and their room, and count those removed for their age."""
         self._quarantined.set(remaining)
+        self._quarantine_bytes.labels("all").set(usage.total)
+        self._quarantine_bytes.labels("largest_user").set(usage.largest_user)
         self._expired.inc(removed)
+
+    def quarantine_full(self) -> None:
+        """Count a message for which the quarantine had no room."""
+        self._quarantine_full.inc()

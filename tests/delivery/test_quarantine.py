@@ -23,6 +23,7 @@ from nbstream.delivery.quarantine import (
     QuarantineRetention,
     RetentionResult,
 )
+from nbstream.delivery.quarantine_index import QuarantineUsage
 from nbstream.delivery.settings import QuarantineSettings
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
 from nbstream.wire.smtp_reply import SmtpReply
@@ -43,10 +44,7 @@ async def put(
     folder: Quarantine, message_id: str = A, content: bytes = CONTENT, envelope: Envelope = ENVELOPE
 ) -> QuarantinedMessage:
     before = {message.path for message in folder.messages()}
-    assert (
-        await maildir.write_drafts([folder.make_draft(note(message_id, envelope), b"X-Nbstream: spam\n", content)])
-        is None
-    )
+    assert await folder.write([(note(message_id, envelope), b"X-Nbstream: spam\n", content)]) is None
     (new,) = (message for message in folder.messages() if message.path not in before)
     return new
 
@@ -166,7 +164,7 @@ async def test_old_messages_are_removed_and_counted(tmp_path: pathlib.Path) -> N
     folder = Quarantine(tmp_path)
     old, doubtful = aged(await put(folder), 31), aged(quarantine.mark_in_doubt(await put(folder)), 40)
     young, busy = await put(folder), aged(await put(folder), 50)
-    counts_seen: list[tuple[int, int]] = []
+    counts_seen: list[tuple[int, int, QuarantineUsage]] = []
 
     with quarantine.locked(busy):
         assert await QuarantineRetention(
@@ -176,7 +174,7 @@ async def test_old_messages_are_removed_and_counted(tmp_path: pathlib.Path) -> N
     assert {message.path for message in folder.messages()} == {young.path, busy.path}
     assert not old.path.exists()
     assert not doubtful.path.exists()
-    assert counts_seen == [(2, 2)]
+    assert counts_seen == [(2, 2, folder.usage())]
 
 
 async def test_a_message_that_cannot_be_removed_is_reported_and_the_others_are_removed(

@@ -9,7 +9,7 @@ from asyncio.subprocess import DEVNULL, PIPE
 
 import pytest
 
-from nbstream.delivery import maildir, quarantine
+from nbstream.delivery import quarantine
 from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.next_hop_connection import SmtpServer
@@ -50,12 +50,7 @@ def script(text: str) -> str:
 
 async def put(path: pathlib.Path) -> tuple[Quarantine, QuarantinedMessage]:
     folder = Quarantine(path / "q")
-    assert (
-        await maildir.write_drafts(
-            [folder.make_draft(QuarantineNote("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]
-        )
-        is None
-    )
+    assert await folder.write([(QuarantineNote("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]) is None
     (message,) = folder.messages()
     return folder, message
 

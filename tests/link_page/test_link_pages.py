@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery import maildir, quarantine
+from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.link_page.texts import TEXTS
@@ -56,8 +56,8 @@ class Site:
     async def hold(self, *recipients: str, raw: bytes = PRIZE) -> str:
         message_id = Message.parse(raw).key
         envelope = Envelope(SmtpPath("from@example.net"), tuple(map(SmtpPath, recipients or (ANN,))))
-        draft = self.waiting.make_draft(QuarantineNote(message_id, "spam", 0.97, "", envelope), b"", raw)
-        assert await maildir.write_drafts([draft]) is None
+        note = QuarantineNote(message_id, "spam", 0.97, "", envelope)
+        assert await self.waiting.write([(note, b"", raw)]) is None
         return message_id
 
     @property

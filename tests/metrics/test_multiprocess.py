@@ -19,6 +19,7 @@ import os, signal, sys
 from pathlib import Path
 from nbstream.engine.choice import PYTHON
 from nbstream.daemon.metrics import DaemonMetrics
+from nbstream.delivery.quarantine_index import QuarantineUsage
 from nbstream.metrics import multiprocess
 from nbstream.metrics.registry import StateGauge
 from prometheus_client import Gauge
@@ -33,7 +34,7 @@ for name, mode in (("worst", "livemin"), ("largest", "livemax")):
     gauge = Gauge("nbstream_" + name, "Of each.", registry=metrics.registry.counts, multiprocess_mode=mode)
     gauge.set(int(member))
 if quarantined:
-    metrics.delivery.quarantine_swept(quarantined, 1)
+    metrics.delivery.quarantine_swept(quarantined, 1, QuarantineUsage())
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

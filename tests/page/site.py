@@ -15,7 +15,6 @@ import aiohttp
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.delivery import maildir
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.listeners.http.access import Role
@@ -72,8 +71,7 @@ class Site:
         message_id = message_id or Message.parse(raw).key
         envelope = Envelope(SmtpPath(sender), tuple(map(SmtpPath, recipients or ("to@example.net",))))
         note = QuarantineNote(message_id, "spam", probability, "*@held.example", envelope)
-        draft = self.waiting.make_draft(note, b"X-Nbstream: spam\n", raw)
-        assert await maildir.write_drafts([draft]) is None
+        assert await self.waiting.write([(note, b"X-Nbstream: spam\n", raw)]) is None
         return message_id
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.daemon.metrics import DaemonMetrics
+from nbstream.delivery.quarantine_index import QuarantineUsage
 from nbstream.engine.choice import PYTHON
 from nbstream.page.activity import (
     MESSAGE_CLASSES,
@@ -39,7 +40,7 @@ def test_a_sample_is_what_the_metrics_of_the_daemon_say() -> None:
     for accepted in (True, True, False):
         delivery.connected("smtp", accepted)
     delivery.disconnected("smtp")
-    delivery.quarantine_swept(3, 0)
+    delivery.quarantine_swept(3, 0, QuarantineUsage())
 
     found = MetricsSample.of(metrics.registry.collect(), NOW)
 

@@ -20,6 +20,7 @@ from nbstream.daemon.health import HealthCheck
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.daemon.parts import ServerParts, make_parts
+from nbstream.delivery.quarantine_index import QuarantineUsage
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreRefuses
 from nbstream.filter import FilterPolicy
@@ -88,7 +89,7 @@ async def test_it_says_what_the_metrics_of_the_daemon_say(client: Redis, tmp_pat
         for accepted in (True, True, False):
             delivery.connected("smtp", accepted)
         delivery.disconnected("smtp")
-        delivery.quarantine_swept(2, 0)
+        delivery.quarantine_swept(2, 0, QuarantineUsage())
 
         words, page = await process.words(), await process.show()
 

@@ -14,7 +14,6 @@ import aiohttp
 from redis.asyncio import Redis
 from yarl import URL
 
-from nbstream.delivery import maildir
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.mail.message import Message
@@ -87,7 +86,7 @@ class UserSite:
         message_id = Message.parse(raw).key
         envelope = Envelope(SmtpPath("from@shop.example"), tuple(map(SmtpPath, recipients)))
         note = QuarantineNote(message_id, verdict, probability, "default", envelope)
-        assert await maildir.write_drafts([self.quarantine.make_draft(note, b"X-Nbstream: spam\n", raw)]) is None
+        assert await self.quarantine.write([(note, b"X-Nbstream: spam\n", raw)]) is None
         return message_id
 
     def waiting(self) -> Sequence[str]:

@@ -67,9 +67,8 @@ class DigestSite:
         raw = f"From: {sender}\r\nSubject: {subject}\r\n\r\nhello {at}\r\n".encode()
         message_id = Message.parse(raw).key
         envelope = Envelope(SmtpPath("shop@example.net"), tuple(map(SmtpPath, recipients or (ANN,))))
-        draft = self.waiting.make_draft(
-            QuarantineNote(message_id, "spam", probability, "", envelope, by_list), b"", raw
-        )
+        note = QuarantineNote(message_id, "spam", probability, "", envelope, by_list)
+        (draft,) = self.waiting.make_drafts([(note, b"", raw)])
         assert await maildir.write_drafts([draft]) is None
         (path,) = (self.folder / "new").glob(f"*{draft.name.partition('.')[2]}")
         os.rename(path, path.with_name(f"{int(at)}.{draft.name.partition('.')[2]}"))  # noqa: PTH104 - of a file

@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.delivery import maildir, quarantine
+from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath
 from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
@@ -46,8 +46,8 @@ class Site:
     async def hold(self, *recipients: str, raw: bytes = RAW) -> str:
         message_id = Message.parse(raw).key
         envelope = Envelope(SmtpPath("shop@example.net"), tuple(map(SmtpPath, recipients)))
-        draft = self.waiting.make_draft(QuarantineNote(message_id, "spam", 0.97, "", envelope), b"", raw)
-        assert await maildir.write_drafts([draft]) is None
+        note = QuarantineNote(message_id, "spam", 0.97, "", envelope)
+        assert await self.waiting.write([(note, b"", raw)]) is None
         return message_id
 
     @property

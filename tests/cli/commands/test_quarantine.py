@@ -9,7 +9,6 @@ from pathlib import Path as File
 import pytest
 
 from nbstream.cli.main import main
-from nbstream.delivery import maildir
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 
@@ -35,8 +34,8 @@ def config(tmp_path: File) -> File:
 def put(config: File, message_id: str = A, content: bytes = CONTENT) -> None:
     envelope = Envelope(SmtpPath(f"s{NASTY}@x"), (SmtpPath(f"r{NASTY}@x"), SmtpPath("other@x")))
     waiting = Quarantine(config.parent / "q")
-    draft = waiting.make_draft(QuarantineNote(message_id, "spam", 0.98, "*@x", envelope), b"", content)
-    assert asyncio.run(maildir.write_drafts([draft])) is None
+    note = QuarantineNote(message_id, "spam", 0.98, "*@x", envelope)
+    assert asyncio.run(waiting.write([(note, b"", content)])) is None
 
 
 def run(config: File, *words: str) -> int:

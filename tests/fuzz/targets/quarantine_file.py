@@ -40,7 +40,7 @@ def _check_round_trip(data: bytes) -> None:
     note = QuarantineNote(
         "a" * 24, "spam", 0.99, "default", Envelope(SmtpPath(address, ("SIZE=1", address)), (SmtpPath(address),))
     )
-    draft = Quarantine(Path(_FOLDER.name)).make_draft(note, b"X-Nbstream: spam\n", content)
+    (draft,) = Quarantine(Path(_FOLDER.name)).make_drafts([(note, b"X-Nbstream: spam\n", content)])
     _FILE.write_bytes(draft.head + content)
     assert read_message(_MESSAGE) == (note, normalize_line_ends(b"X-Nbstream: spam\n" + content))
 
