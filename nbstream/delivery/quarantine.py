@@ -21,7 +21,7 @@ import os
 import pathlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
@@ -172,13 +172,13 @@ class Quarantine:
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
 
-    def messages_for(self, user: str) -> list[QuarantinedMessage]:
+    def messages_for(self, user: str) -> Iterator[QuarantinedMessage]:
         """Return the messages that wait for the user, the newest first. Raises ``InputError``."""
         try:
             paths = self._index.paths_for(user)
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
-        return _in_order(filter(None, map(_message_at, paths)))[::-1]
+        return filter(None, map(_message_at, paths))
 
     def _indexed(self, note: QuarantineNote, draft: maildir.MaildirDraft) -> IndexedFile:
         size = len(draft.head) + len(draft.content)
@@ -219,7 +219,7 @@ class Quarantine:
                 continue
             except OSError as error:
                 raise InputError(f"{self._path / folder}: {error.strerror}") from error
-        return _in_order(messages)
+        return sorted(messages, key=lambda message: (message.at, message.path.name))
 
     def remove_expired(self, days: int | None, limit: int = 1000) -> RetentionResult:
         """Remove at most ``limit`` messages that are older than ``days``; None removes nothing.
@@ -249,10 +249,6 @@ def _message_at(path: pathlib.Path) -> QuarantinedMessage | None:
     """Return the message that a file is, by its name; None for a file of somebody else."""
     name = _FILE_NAME.fullmatch(path.name)
     return QuarantinedMessage(name["id"], float(name["at"]), path, path.parent.name == "cur") if name else None
-
-
-def _in_order(messages: Iterable[QuarantinedMessage]) -> list[QuarantinedMessage]:
-    return sorted(messages, key=lambda message: (message.at, message.path.name))
 
 
 @contextmanager

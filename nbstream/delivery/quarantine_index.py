@@ -13,7 +13,7 @@ import pathlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -62,11 +62,15 @@ class QuarantineIndex:
         self._bytes: Counter[str] = Counter()  # by the user
         self._bodies: Counter[str] = Counter()
 
-    def paths_for(self, user: str) -> Sequence[pathlib.Path]:
-        """Return the files that wait for the user. Raises ``OSError``."""
+    def paths_for(self, user: str) -> Iterator[pathlib.Path]:
+        """Return the files that wait for the user, those first whose names begin with the latest second.
+
+        Raises ``OSError``.
+        """
         with self._lock:
             self._look_if_changed()
-            return [self._path / folder / name for folder, name, _ in self._keys.get(user, ())]
+            names = [(int(name.partition(".")[0]), name, folder) for folder, name, _ in self._keys.get(user, ())]
+        return (self._path / folder / name for _, name, folder in sorted(names, reverse=True))
 
     def usage(self) -> QuarantineUsage:
         """Return how much room is taken. Raises ``OSError``."""

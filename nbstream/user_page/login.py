@@ -1,9 +1,11 @@
 """The login of users: with the password of their mailbox, or with a signed link that was mailed to them.
 
 Rules: a wrong password, a user who does not exist and one who may not log in get one answer. Wrong passwords are
-limited by the client, by its proxy and by the user; whoever guesses keeps no user out of a client that he has
-logged in from lately. An attempt counts as wrong until the server has said that it is right: of many at the same
-time no more pass. A link logs in by a button alone, since scanners of mail open links.
+limited by the client and by the user, however the name is spelled; whoever guesses keeps no user out of a client
+that they have logged in from lately. There is no limit for all clients of a proxy together: strangers would reach
+it for everybody, and no user has more to fear from many clients than from one. An attempt counts as wrong until
+the server has said that it is right: of many at the same time no more pass. A link logs in by a button alone,
+since scanners of mail open links.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http.access import FailureCounts, TooManyFailures, client_of, failure_sources
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.logs import event_fields
+from nbstream.mail.addresses import parse_address
 from nbstream.page.forms import read_query, receive_form
 from nbstream.page.requests import Page, PageRefused
 from nbstream.page.responses import html_response, redirect, set_cookie
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from nbstream.users.links import LinkKeys
     from nbstream.users.login_servers import LoginServer
 
-_MAX_FAILURES = 10  # a minute, with the name of one user
+_MAX_FAILURES = 10  # a minute, of one client and with the name of one user
 _MAX_LOGINS = 60  # a minute and client
 _MAX_WAITING = 50  # logins that wait for the server
 _TARGET = re.compile(r"/my/[\w./?=&%+~-]{0,500}", re.ASCII)
@@ -116,14 +119,14 @@ class UserLogin:
         parts = self._parts
         fields = tuple(request.headers.items())
         client = client_of(peer, fields, parts.allow_from)
-        sources = failure_sources(peer, fields, parts.allow_from)
+        source = next(iter(failure_sources(peer, fields, parts.allow_from)))  # without that of a proxy
         method = "link" if "link" in form else "password"
         try:
             if method == "link":
                 address = await self._user_of_link(form["link"])
             else:
-                address = await self._user_of_password(form, client, sources)
-            await self._count_login(next(iter(sources)))
+                address = await self._user_of_password(form, client, source)
+            await self._count_login(source)
         except _Refused as refused:
             parts.metrics.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
@@ -153,10 +156,10 @@ class UserLogin:
             raise _Refused(403, "login_link_wrong")
         return link.address
 
-    async def _user_of_password(self, form: Mapping[str, str], client: Peer, sources: Mapping[str, int]) -> str:
+    async def _user_of_password(self, form: Mapping[str, str], client: Peer, source: str) -> str:
         name, password = form.get("user", "").strip(), form.get("password", "")
         wrong = _Refused(403, "login_wrong")
-        limits = {**sources, f"user {_digest(name)}": _MAX_FAILURES}
+        limits = {source: _MAX_FAILURES, f"user {self._name_digest(name)}": _MAX_FAILURES}
         try:
             self._failures.require_room(limits)
             self._failures.add(limits)  # until it is known to be right
@@ -170,6 +173,14 @@ class UserLogin:
         self._failures.take_back(limits)
         self._failures.succeed(limits)
         return address
+
+    def _name_digest(self, name: str) -> str:
+        """Return what stands for all spellings of the name of a user.
+
+        A name that is no address here may still be one to the server, which may ignore its domain or detail.
+        """
+        counted = self._parts.address_of(name) or re.split("[+@]", parse_address(name)[0])[0]
+        return hashlib.blake2b(counted.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
     async def _ask_server(self, name: str, password: str, client: Peer, limits: Mapping[str, int]) -> str | None:
         """Return the name of the user, None for a wrong password. Raises ``_Refused`` where nobody knows."""
@@ -210,7 +221,3 @@ class UserLogin:
 def _local_target(target: str) -> str:
     """Return the page to show after the login: a link from elsewhere must not choose another site."""
     return target if _TARGET.fullmatch(target) else PREFIX
-
-
-def _digest(name: str) -> str:
-    return hashlib.blake2b(name.lower().encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from nbstream.store.recent.row_search import RowSearch
     from nbstream.users.held_mail import HeldMail, HeldMessage, UserOf
 
-MAX_READ = 2000
-"""The most quarantined messages, the newest, whose files are opened to find those of one user."""
-
 
 @dataclass(frozen=True, slots=True)
 class OwnMessage:
@@ -102,9 +99,8 @@ class OwnMail:
         """Return what waits for the user, the newest first, each message once. Raises ``InputError``."""
 
         def read() -> Sequence[HeldMessage]:
-            newest = self._parts.waiting.messages()[: -MAX_READ - 1 : -1]
             by_id: dict[str, HeldMessage] = {}
-            for file in newest:
+            for file in self._parts.waiting.messages_for(address):
                 if len(by_id) == count:
                     break
                 if file.id not in by_id and self._is_for(file, address):
@@ -140,11 +136,10 @@ class OwnMail:
             return checked
 
         def read() -> LearnableMessage | None:
-            files = [file for file in self._parts.waiting.messages(message_id) if self._is_for(file, address)]
-            if not files:
-                return None
+            own = (file for file in self._parts.waiting.messages_for(address) if file.id == message_id)
+            file = next((file for file in own if self._is_for(file, address)), None)
             reader = self._parts.runtime().message_reader
-            return reader.read_incoming(quarantine.read_message(files[-1])[1])
+            return reader.read_incoming(quarantine.read_message(file)[1]) if file else None
 
         async with self._one_reader:
             return await asyncio.to_thread(read)

@@ -80,6 +80,34 @@ async def test_guessing_one_users_password_ends_after_ten_tries_from_wherever(si
         assert (await browser.post("/my/login", {"user": BOB, "password": "sesame"})).status == 200
 
 
+async def test_strangers_behind_one_proxy_lock_out_themselves_alone(site: UserSite) -> None:
+    for n in range(10):
+        async with site.browser(X_Forwarded_For=f"192.0.2.{n}") as browser:
+            for tried in range(10):
+                form = {"user": f"user{n}{tried}@example.org", "password": "guess"}
+                assert (await browser.post("/my/login", form)).status == 403
+            assert (await browser.post("/my/login", {"user": BOB, "password": "sesame"})).status == 429
+    async with site.browser(X_Forwarded_For="192.0.2.99") as browser:
+        assert (await log_in(browser, user=ANN, password="secret")).status == 200
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["ANN@example.org", '"ann"@example.org', "ann@EXAMPLE.org.", '"a\\nn"@example.org', "<ann@example.org>"],
+        ["ann@a.example", "ann@b.example", "Ann@", "ann+x@example.org", "ann+y@example.org"],
+    ],
+    ids=["of the address", "that only the mail server may take for it"],
+)
+async def test_another_spelling_of_a_name_gives_no_more_tries(site: UserSite, spellings: list[str]) -> None:
+    answers = []
+    for n in range(12):
+        async with site.browser(X_Forwarded_For=f"192.0.2.{n}") as browser:
+            form = {"user": spellings[n % len(spellings)], "password": "guess"}
+            answers.append((await browser.post("/my/login", form)).status)
+    assert answers == [403] * 10 + [429] * 2
+
+
 async def test_who_has_logged_in_lately_is_not_kept_out_by_who_guesses(site: UserSite) -> None:
     async with site.browser(X_Forwarded_For="192.0.2.1") as browser:
         assert (await log_in(browser, user=ANN, password="secret")).status == 200

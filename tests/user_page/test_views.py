@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.delivery import quarantine
+from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
 from nbstream.policy.sender_lists import SITE
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.user_page.texts import TEXTS
 from nbstream.users.preferences import UserPreferences
 from tests.letters import letters
-from tests.listeners.http.http_listener import LUNCH
+from tests.listeners.http.http_listener import LUNCH, PRIZE
 from tests.page.site import words
 from tests.user_page.site import ANN, BOB, UserSite, open_user_site
 
@@ -58,6 +60,36 @@ async def test_the_list_goes_on_page_by_page(site: UserSite) -> None:
         assert "The newest messages" in second
         for wrong in ("x", "1_", "nan_x", "%00"):
             assert (await browser.get(f"/my/messages?older={wrong}")).status == 200
+
+
+async def test_of_a_full_quarantine_only_the_files_of_the_user_are_opened(
+    site: UserSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has much in the quarantine neither hides the mail of others nor makes them wait."""
+    own = await site.hold(SPAM, ANN)
+    await site.hold(PRIZE, BOB)
+    ((of_bob, name),) = [
+        (path, path.name) for path in (tmp_path / "Quarantine" / "new").iterdir() if own not in path.name
+    ]
+    at, rest = name.split(".", 1)
+    for n in range(1, 2500):
+        of_bob.with_name(f"{int(at) + n}.{rest}").hardlink_to(of_bob)
+    opened: list[str] = []
+    read_note = quarantine.read_note
+
+    def counting_read_note(file: QuarantinedMessage) -> QuarantineNote:
+        opened.append(file.id)
+        return read_note(file)
+
+    async with site.browser(ANN) as browser:
+        assert own in (await browser.get("/my/")).text
+        await site.hold(SPAM.replace(b"Special", b"Newer"), ANN)
+        monkeypatch.setattr(quarantine, "read_note", counting_read_note)
+        assert "Newer" in (await browser.get("/my/")).text
+        assert opened.count(own) == 1
+        assert len(opened) == 3  # the new file once more, to learn whom it waits for
+        async with site.browser(BOB) as other:
+            assert (await other.get("/my/")).text.count("<article") == 1
 
 
 async def test_he_switches_his_digest(site: UserSite) -> None:
