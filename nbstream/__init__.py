@@ -8,11 +8,32 @@ first uses it.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nbstream.spam_filter import AsyncSpamFilter, CheckResult, Clue, LessonResult, SpamFilter
+    from nbstream.spam_filter import (
+        AsyncSpamFilter,
+        CheckResult,
+        Clue,
+        Kind,
+        Label,
+        LessonResult,
+        Outcome,
+        SpamFilter,
+        Verdict,
+    )
 
 __version__ = "0.12.0"
 
-__all__ = ["AsyncSpamFilter", "CheckResult", "Clue", "LessonResult", "SpamFilter", "__version__"]
+__all__ = [
+    "AsyncSpamFilter",
+    "CheckResult",
+    "Clue",
+    "Kind",
+    "Label",
+    "LessonResult",
+    "Outcome",
+    "SpamFilter",
+    "Verdict",
+    "__version__",
+]
 
 
 if not TYPE_CHECKING:  # else a misspelt name would have a type

@@ -10,9 +10,9 @@
         spam_filter.unlearn(raw)
 
 Rules: this is the core of the daemon, so the same lessons give the same verdicts. Bytes are mail, as it came over
-the wire or lies in a file; a ``str`` is a text of any other kind. An object may be used by several threads: it has
-a thread of its own, in which one call is worked on after another. That thread runs no code of the caller, and it
-does not survive ``os.fork``: the child makes an object of its own.
+the wire or lies in a file; a ``str`` is a text of any other kind; a value of another type is a ``TypeError``. An
+object may be used by several threads: it has a thread of its own, in which one call is worked on after another.
+That thread runs no code of the caller, and it does not survive ``os.fork``: the child makes an object of its own.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections.abc import Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NewType, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
     from concurrent.futures import Future
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
@@ -41,6 +42,18 @@ if TYPE_CHECKING:
 
 Label: TypeAlias = Literal["ham", "spam"]
 """The two classes."""
+
+Verdict: TypeAlias = Literal["ham", "unsure", "spam", "reject"]
+"""What a message is called; ``reject`` only where a threshold for it is set."""
+
+Outcome: TypeAlias = Literal["learned", "relearned", "already", "insisted", "unlearned", "unknown"]
+"""What became of a lesson; ``LessonResult`` says what each means."""
+
+Kind = NewType("Kind", str)
+"""The name of a kind of ham, one of ``model.classes`` in the settings, such as ``Kind("newsletter")``."""
+
+Content: TypeAlias = bytes | bytearray | memoryview | str
+"""A message as bytes, or a text of another kind."""
 
 ProgramSettings: TypeAlias = "Mapping[str, object] | str | Path | None"
 """The settings of the configuration file that concern checks and lessons: a mapping such as
@@ -70,18 +83,26 @@ class Clue:
 class CheckResult:
     """The result of a check.
 
-    ``verdict`` is ``ham``, ``unsure``, ``spam`` or, where a threshold for it is set, ``reject``, by the thresholds
-    over ``probability``, which is P(spam). ``reason`` says why in words; it is ``learning N/M`` while the model
-    has too few messages to decide. ``log_odds`` is the score before calibration, and ``clues`` are the tokens that
-    made it, the strongest first. ``id`` identifies the message: two copies of one message have the same.
+    ``verdict`` is that of the thresholds over ``probability``, which is P(spam). ``reason`` says why in words; it
+    is ``learning N/M`` while the model has too few messages to decide. ``log_odds`` is the score before
+    calibration, and ``clues`` are the tokens that made it, the strongest first. ``id`` identifies the message: two
+    copies of one message have the same. ``kinds`` has the probability of each kind of ham, the most probable
+    first. It is empty for spam, in the result of a lesson, where the settings name no kinds, and until two of them
+    have learned 20 messages.
     """
 
     id: str
-    verdict: str
+    verdict: Verdict
     probability: float
     reason: str
     log_odds: float
     clues: tuple[Clue, ...]
+    kinds: Mapping[Kind, float] = field(default_factory=dict, hash=False)
+
+    @property
+    def kind(self) -> Kind | None:
+        """The most probable kind, if any is known."""
+        return next(iter(self.kinds), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +113,7 @@ class LessonResult:
     changed), ``insisted``, ``unlearned``, or ``unknown`` (nothing of it was there to be unlearned).
     """
 
-    outcome: str
+    outcome: Outcome
     before: CheckResult
     after: CheckResult
 
@@ -113,20 +134,18 @@ class _Parts:
     async def check(self, content: bytes | str) -> CheckResult:
         return _check_result(await self.filter.check(self.message(content)))
 
-    async def learn(self, content: bytes | str, label: Label, actor: str, *, insist: bool) -> LessonResult:
+    async def learn(self, content: bytes | str, label: Label | Kind, actor: str, *, insist: bool) -> LessonResult:
         from nbstream.policy.lesson_source import Insistence  # noqa: PLC0415 - see above
 
         insistence = Insistence.AT_ONCE if insist else Insistence.NEVER
         message = self.message(content, taught=True)
         return _lesson_result(await self.filter.learn(message, label, _SOURCE, actor, insistence))
 
-    async def learn_many(self, contents: Sequence[bytes | str], label: Label, actor: str) -> int:
-        from nbstream.bayes.counts import CLASSES  # noqa: PLC0415 - see above
+    async def learn_many(self, contents: Sequence[bytes | str], label: Label | Kind, actor: str) -> int:
         from nbstream.filter import LabelledMessage, LessonOutcome  # noqa: PLC0415 - see above
         from nbstream.policy.lesson_source import LessonSource  # noqa: PLC0415 - see above
 
-        if label not in CLASSES:
-            raise ValueError(f"label {label!r} is none of {', '.join(CLASSES)}")
+        self.filter.require_class(label)  # None would take the messages back
         changed = 0
 
         def count(lesson: Lesson | StoreIncompatible) -> None:
@@ -145,9 +164,11 @@ class _Parts:
     async def unlearn(self, content: bytes | str, actor: str) -> LessonResult:
         return _lesson_result(await self.filter.unlearn(self.message(content, taught=True), _SOURCE, actor))
 
-    async def learned(self) -> dict[str, int]:
-        _, totals = await self.counts.look_up(())
-        return totals.messages_by_label()
+    async def learned(self) -> dict[Label | Kind, int]:
+        from nbstream.filter import learned_by_class  # noqa: PLC0415 - see above
+
+        learned = await learned_by_class(self.counts, self.filter.policy.kinds)
+        return cast("dict[Label | Kind, int]", learned)
 
 
 class _FilterThread:
@@ -186,6 +207,11 @@ class _FilterThread:
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
+
+    @property
+    def has_opened(self) -> bool:
+        """Whether the parts are there."""
+        return self._parts.done() and self._parts.exception() is None
 
     def submit(self, work: Callable[[_Parts], Awaitable[_Result]]) -> Future[_Result]:
         """Start ``work`` in the thread; where ``close`` cuts it short, it ends with ``ValueError``.
@@ -231,8 +257,8 @@ class SpamFilter:
     """A spam filter over one model. Make it with ``open``, ``in_memory`` or ``connect``, and close it at the end.
 
     Each method may raise the errors of ``nbstream.errors``: ``StoreUnavailable`` where the model cannot be read or
-    written now (nothing is half done, and the call may be repeated), ``CountsFull``, and ``ValueError`` once it is
-    closed.
+    written now (nothing is half done, and the call may be repeated), ``CountsFull``, ``ValueError`` once it is
+    closed, and ``TypeError`` for what is neither bytes nor a text.
     """
 
     def __init__(self, thread: _FilterThread) -> None:
@@ -274,20 +300,22 @@ class SpamFilter:
             raise
         return cls(thread)
 
-    def check(self, content: bytes | str) -> CheckResult:
+    def check(self, content: Content) -> CheckResult:
         """Score a message and decide; nothing is learned."""
-        return self._thread.submit(lambda parts: parts.check(content)).result()
+        return self._thread.submit(partial(_Parts.check, content=_as_content(content))).result()
 
-    def learn(self, content: bytes | str, label: Label, *, actor: str = "", insist: bool = False) -> LessonResult:
-        """Learn that a message is ``label``; a message that has the other label is relearned.
+    def learn(
+        self, content: Content, label: Label | Kind, *, actor: str = "", insist: bool = False
+    ) -> LessonResult:
+        """Learn that a message is ``label``, or of a kind of ham; a message that is another one is relearned.
 
         The same label again changes nothing, so that a program may repeat what it is not sure to have done. With
         ``insist`` it gives the message more weight where the check still contradicts the label. ``actor`` is who
         says it, for the history of a model in Redis. Raises ``ValueError`` for another label.
         """
-        return self._thread.submit(lambda parts: parts.learn(content, label, actor, insist=insist)).result()
+        return self._thread.submit(_learning(content, label, actor, insist=insist)).result()
 
-    def learn_many(self, contents: Iterable[bytes | str], label: Label, *, actor: str = "") -> int:
+    def learn_many(self, contents: Iterable[Content], label: Label | Kind, *, actor: str = "") -> int:
         """Learn that all of these messages are ``label``, many times as fast as one by one.
 
         Returns how many of them are new or had the other label. ``contents`` is read in the caller's thread, and
@@ -296,16 +324,16 @@ class SpamFilter:
         """
         changed = 0
         for some in _portions(contents):
-            learn = partial(_Parts.learn_many, contents=some, label=label, actor=actor)
+            learn = partial(_Parts.learn_many, contents=some, label=label, actor=_as_actor(actor))
             changed += self._thread.submit(learn).result()
         return changed
 
-    def unlearn(self, content: bytes | str, *, actor: str = "") -> LessonResult:
+    def unlearn(self, content: Content, *, actor: str = "") -> LessonResult:
         """Take back exactly what was learned of a message."""
-        return self._thread.submit(lambda parts: parts.unlearn(content, actor)).result()
+        return self._thread.submit(_unlearning(content, actor)).result()
 
-    def learned(self) -> dict[str, int]:
-        """Return how many messages of each class are learned."""
+    def learned(self) -> dict[Label | Kind, int]:
+        """Return how many messages of each class are learned; ham is that of no other kind."""
         return self._thread.submit(_Parts.learned).result()
 
     def close(self) -> None:
@@ -326,83 +354,139 @@ class SpamFilter:
 class AsyncSpamFilter:
     """``SpamFilter`` for coroutines: ``async with AsyncSpamFilter.open("mail.nbs") as spam_filter``.
 
-    What is said of each method there holds here. No call blocks the event loop. A call that is cancelled may have
-    been carried out, as with any other store; it may be repeated.
+    What is said of each method there holds here. No call blocks the event loop. Without ``async with`` the first
+    call opens the model, and ``await spam_filter.close()`` closes it; what ``SpamFilter.open`` raises is raised by
+    that call, and by each one after it until the model can be opened. A call that is cancelled may have been
+    carried out, as with any other store; it may be repeated.
     """
 
-    def __init__(self, make: Callable[[], SpamFilter]) -> None:
-        self._make = make
-        self._filter: SpamFilter | None = None
+    def __init__(self, open_parts: Callable[[], AbstractAsyncContextManager[_Parts]]) -> None:
+        self._open_parts = open_parts
+        self._thread: _FilterThread | None = None
+        self._is_closed = False
 
     @classmethod
     def open(cls, path: str | Path, settings: ProgramSettings = None) -> Self:
-        """Open the model in a file, which is made where there is none; see ``SpamFilter.open``."""
-        return cls(lambda: SpamFilter.open(path, settings))
+        """Use the model in a file, which is made where there is none; see ``SpamFilter.open``."""
+        return cls(lambda: _open_file(Path(path), settings))
 
     @classmethod
     def in_memory(cls, settings: ProgramSettings = None) -> Self:
         """Make a model that ends with this object; see ``SpamFilter.in_memory``."""
-        return cls(lambda: SpamFilter.in_memory(settings))
+        return cls(lambda: _open_memory(settings))
 
     @classmethod
     def connect(cls, url: str | None = None, model: str | None = None, settings: ProgramSettings = None) -> Self:
         """Use a model in Redis; see ``SpamFilter.connect``."""
-        return cls(lambda: SpamFilter.connect(url, model, settings))
+        return cls(lambda: _open_redis(url, model, settings))
 
-    async def check(self, content: bytes | str) -> CheckResult:
+    async def check(self, content: Content) -> CheckResult:
         """Score a message and decide; nothing is learned."""
-        return await self._submit(lambda parts: parts.check(content))
+        return await self._submit(partial(_Parts.check, content=_as_content(content)))
 
     async def learn(
-        self, content: bytes | str, label: Label, *, actor: str = "", insist: bool = False
+        self, content: Content, label: Label | Kind, *, actor: str = "", insist: bool = False
     ) -> LessonResult:
         """Learn that a message is ``label``; see ``SpamFilter.learn``."""
-        return await self._submit(lambda parts: parts.learn(content, label, actor, insist=insist))
+        return await self._submit(_learning(content, label, actor, insist=insist))
 
-    async def learn_many(self, contents: Iterable[bytes | str], label: Label, *, actor: str = "") -> int:
+    async def learn_many(self, contents: Iterable[Content], label: Label | Kind, *, actor: str = "") -> int:
         """Learn that all of these messages are ``label``; see ``SpamFilter.learn_many``.
 
         ``contents`` is read in another thread. A call that is cancelled goes on.
         """
-        spam_filter = self._open_filter()
-        return await asyncio.to_thread(spam_filter.learn_many, contents, label, actor=actor)
+        thread = await self._opened()
+        return await asyncio.to_thread(SpamFilter(thread).learn_many, contents, label, actor=actor)
 
-    async def unlearn(self, content: bytes | str, *, actor: str = "") -> LessonResult:
+    async def unlearn(self, content: Content, *, actor: str = "") -> LessonResult:
         """Take back exactly what was learned of a message."""
-        return await self._submit(lambda parts: parts.unlearn(content, actor))
+        return await self._submit(_unlearning(content, actor))
 
-    async def learned(self) -> dict[str, int]:
+    async def learned(self) -> dict[Label | Kind, int]:
         """Return how many messages of each class are learned."""
         return await self._submit(_Parts.learned)
 
-    async def _submit(self, work: Callable[[_Parts], Awaitable[_Result]]) -> _Result:
-        return await asyncio.wrap_future(self._open_filter()._thread.submit(work))
+    async def close(self) -> None:
+        """Close the model. It may be called again. Calls of other tasks end with ``ValueError``."""
+        self._is_closed = True
+        if self._thread:
+            await asyncio.to_thread(self._thread.close)
 
-    def _open_filter(self) -> SpamFilter:
-        if self._filter is None:
-            raise ValueError("this spam filter is not open: use it in `async with`")
-        return self._filter
+    async def _submit(self, work: Callable[[_Parts], Awaitable[_Result]]) -> _Result:
+        return await asyncio.wrap_future((await self._opened()).submit(work))
+
+    async def _opened(self) -> _FilterThread:
+        """Return the thread once it has opened the model; the next call after an error makes another one."""
+        if self._is_closed:
+            raise ValueError(_CLOSED)
+        thread = self._thread = self._thread or _FilterThread(self._open_parts)
+        if thread.has_opened:
+            return thread
+        try:
+            await asyncio.wrap_future(thread.submit(_nothing))
+        except Exception:
+            if self._thread is thread:
+                self._thread = None
+            await asyncio.to_thread(thread.close)
+            raise
+        return thread
 
     async def __aenter__(self) -> Self:
         """Open the model, and return this filter."""
-        self._filter = await asyncio.to_thread(self._make)
+        try:
+            await self._opened()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close the model."""
-        if self._filter:
-            await asyncio.to_thread(self._filter.close)
+        await self.close()
 
 
-def _portions(contents: Iterable[bytes | str]) -> Iterator[list[bytes | str]]:
+def _as_content(content: Content) -> bytes | str:
+    """Return the message or the text; raises ``TypeError`` for anything else."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, bytes | bytearray | memoryview):
+        return bytes(content)
+    raise TypeError(
+        "a message must be bytes, as it came over the wire or lies in a file, and any other text a str: "
+        f"found {type(content).__name__}"
+    )
+
+
+def _as_actor(actor: str) -> str:
+    """Return the actor as text that can be stored; raises ``TypeError`` for anything else."""
+    if not isinstance(actor, str):
+        raise TypeError(f"actor must be a str: found {type(actor).__name__}")
+    return actor.encode("utf-8", "replace").decode()
+
+
+def _learning(
+    content: Content, label: Label | Kind, actor: str, *, insist: bool
+) -> Callable[[_Parts], Awaitable[LessonResult]]:
+    taken = _as_content(content)
+    return partial(_Parts.learn, content=taken, label=label, actor=_as_actor(actor), insist=insist)
+
+
+def _unlearning(content: Content, actor: str) -> Callable[[_Parts], Awaitable[LessonResult]]:
+    return partial(_Parts.unlearn, content=_as_content(content), actor=_as_actor(actor))
+
+
+def _portions(contents: Iterable[Content]) -> Iterator[list[bytes | str]]:
     """Yield the messages in lists, which are bounded in number and size."""
-    if isinstance(contents, bytes | str):
+    from email.message import Message  # noqa: PLC0415 - see below
+
+    # The last two yield names, of messages or of header fields.
+    if not isinstance(contents, Iterable) or isinstance(contents, Content | Mapping | Message):
         raise TypeError("learn_many takes several messages; learn takes one")
     portion: list[bytes | str] = []
     size = 0
-    for content in contents:
+    for content in map(_as_content, contents):
         portion.append(content)
         size += len(content)
         if len(portion) >= _PORTION_MESSAGES or size >= _PORTION_SIZE:
@@ -422,7 +506,11 @@ async def _nothing(_: _Parts) -> None:
 def _settings(settings: ProgramSettings) -> Settings:
     from nbstream.config import load_settings, make_settings  # noqa: PLC0415 - see above
 
-    return load_settings(Path(settings)) if isinstance(settings, str | Path) else make_settings(settings or {})
+    if settings is None:
+        settings = {}
+    if not isinstance(settings, str | Path | Mapping):
+        raise TypeError(f"settings must be a mapping, or the path of a file: found {type(settings).__name__}")
+    return load_settings(Path(settings)) if isinstance(settings, str | Path) else make_settings(settings)
 
 
 def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Parts:
@@ -475,8 +563,11 @@ async def _open_redis(url: str | None, name: str | None, settings: ProgramSettin
 
 def _check_result(check: Check) -> CheckResult:
     clues = tuple(Clue(clue.token.decode("utf-8", "replace"), clue.log_ratio) for clue in check.clues)
-    return CheckResult(check.id, str(check.verdict), check.probability, check.reason, check.score, clues)
+    kinds = {Kind(kind): share for kind, share in check.kind.probabilities.items()} if check.kind else {}
+    verdict = cast("Verdict", str(check.verdict))
+    return CheckResult(check.id, verdict, check.probability, check.reason, check.score, clues, kinds)
 
 
 def _lesson_result(lesson: Lesson) -> LessonResult:
-    return LessonResult(str(lesson.outcome), _check_result(lesson.before), _check_result(lesson.after))
+    outcome = cast("Outcome", str(lesson.outcome))
+    return LessonResult(outcome, _check_result(lesson.before), _check_result(lesson.after))

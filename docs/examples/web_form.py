@@ -5,14 +5,25 @@ python web_form.py 8080
 
 import sys
 from collections.abc import AsyncIterator
-from typing import Literal
 
 from aiohttp import web
 
-from nbstream import AsyncSpamFilter
+from nbstream import AsyncSpamFilter, Label
 
 SPAM_FILTER = web.AppKey("spam_filter", AsyncSpamFilter)
 FORM = '<form method="post"><textarea name="text"></textarea><button>Send</button></form>'
+LABELS: dict[str, Label] = {"spam": "spam", "ham": "ham"}
+
+
+async def field(request: web.Request, name: str) -> str:
+    """Return a field of the form; a request without it, or with a file in its place, is answered with 400."""
+    try:
+        value = (await request.post())[name]
+    except (LookupError, ValueError):  # of a form that is none, too
+        value = None
+    if not isinstance(value, str):
+        raise web.HTTPBadRequest(text=f"the form has no text in its field {name!r}\n")
+    return value
 
 
 async def show(_: web.Request) -> web.Response:
@@ -22,8 +33,7 @@ async def show(_: web.Request) -> web.Response:
 
 async def receive(request: web.Request) -> web.Response:
     """Take a text, unless it is spam."""
-    text = str((await request.post())["text"])
-    result = await request.app[SPAM_FILTER].check(text)
+    result = await request.app[SPAM_FILTER].check(await field(request, "text"))
     if result.verdict == "spam":
         return web.json_response({"taken": False, "probability": result.probability}, status=422)
     return web.json_response({"taken": True, "probability": result.probability, "id": result.id})
@@ -31,15 +41,16 @@ async def receive(request: web.Request) -> web.Response:
 
 async def correct(request: web.Request) -> web.Response:
     """Learn what somebody who reads the texts says; put a login before this in a real site."""
-    form = await request.post()
-    label: Literal["ham", "spam"] = "spam" if form["label"] == "spam" else "ham"
-    lesson = await request.app[SPAM_FILTER].learn(str(form["text"]), label, actor="editor")
+    label = LABELS.get(await field(request, "label"))
+    if label is None:
+        raise web.HTTPBadRequest(text="the label must be ham or spam\n")
+    lesson = await request.app[SPAM_FILTER].learn(await field(request, "text"), label, actor="editor")
     return web.json_response({"outcome": lesson.outcome, "probability": lesson.after.probability})
 
 
 async def with_filter(app: web.Application) -> AsyncIterator[None]:
     """Open the filter with the application, and close it at its end."""
-    settings = {"model": {"min_learned": {"spam": 10, "ham": 10}}}
+    settings = {"model": {"min_learned": {"spam": 10, "ham": 10}}, "verdict": {"spam": 0.75}}
     async with AsyncSpamFilter.open("form.nbs", settings) as spam_filter:
         app[SPAM_FILTER] = spam_filter
         yield

@@ -27,7 +27,8 @@ the mean of the posterior under a symmetric Dirichlet prior with that parameter,
 posterior (MAP) under one with ``alpha + 1``.
 
 Rules: pure. All counts are exact, therefore ``unlearn`` with the arguments of a ``learn`` gives back the state
-before it, whatever was learned in between. A feature that no class has ever seen says nothing.
+before it, whatever was learned in between. What cannot be counted, or was never learned as far as the counts show,
+is an error, and changes nothing. A feature that no class has ever seen says nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import index
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -75,6 +77,8 @@ class NaiveBayes(ABC, Generic[Features]):
     """
 
     def __init__(self, classes: Sequence[str], *, prior_alpha: float = 1.0) -> None:
+        if isinstance(classes, str | bytes):
+            raise TypeError(f"classes must be several labels, not one text: {classes!r}")
         if len(set(classes)) != len(classes) or len(classes) < 2:
             raise ValueError(f"classes must be two or more different labels: {classes}")
         self.classes = tuple(classes)
@@ -84,22 +88,34 @@ class NaiveBayes(ABC, Generic[Features]):
 
     def learn(self, features: Features, label: str, weight: int = 1) -> None:
         """Count a message of the class ``label``, ``weight`` times."""
-        self._change(features, label, weight)
+        self._change(features, label, _whole(weight, 1))
 
     def unlearn(self, features: Features, label: str, weight: int = 1) -> None:
-        """Take back exactly what ``learn`` with the same arguments counted."""
-        self._change(features, label, -weight)
+        """Take back exactly what ``learn`` with the same arguments counted.
+
+        Raises ``ValueError`` where the counts show that this was never learned.
+        """
+        self._change(features, label, -_whole(weight, 1))
 
     def _change(self, features: Features, label: str, weight: int) -> None:
+        column = self._column(label)
+        left = int(self.messages[column]) + weight
+        _require_learned(left >= 0)
+        self._count(features, column, weight, left)
+        self.messages[column] = left
+
+    def _column(self, label: str) -> int:
         if label not in self.classes:
             raise ValueError(f"label {label!r} is not in {self.classes}")
-        column = self.classes.index(label)
-        self._count(features, column, weight)
-        self.messages[column] += weight
+        return self.classes.index(label)
 
     @abstractmethod
-    def _count(self, features: Features, column: int, weight: int) -> None:
-        """Add the features of a message to the counts of a class; ``weight`` is negative to take them back."""
+    def _count(self, features: Features, column: int, weight: int, left: int) -> None:
+        """Add the features of a message to the counts of a class; ``weight`` is negative to take them back.
+
+        ``left`` is how many messages the class has then. Raises ``TypeError`` for what cannot be counted, and
+        ``ValueError`` where ``left`` messages cannot have the counts that are left; nothing is changed then.
+        """
 
     @abstractmethod
     def _contributions(self, features: Features) -> Mapping[Hashable, NDArray[np.float64]]:
@@ -122,7 +138,7 @@ class NaiveBayes(ABC, Generic[Features]):
     def log_odds(self, features: Features, label: str) -> float:
         """Return ln P(label | features) - ln P(any other class | features), in nats."""
         log_joint = self.evidence(features).log_joint
-        column = self.classes.index(label)
+        column = self._column(label)
         return float(log_joint[column] - np.logaddexp.reduce(np.delete(log_joint, column)))
 
     def predict(self, features: Features) -> str:
@@ -137,16 +153,22 @@ class _CountTable:
         self._rows: dict[Hashable, NDArray[np.int64]] = {}
         self._zeros = np.zeros(classes, dtype=np.int64)
 
-    def add(self, feature: Hashable, column: int, count: int) -> None:
-        row = self._rows.get(feature, self._zeros).copy()
-        row[column] += count
-        if row.any():
-            self._rows[feature] = row
-        else:
-            self._rows.pop(feature, None)
+    def add(self, changes: Mapping[Hashable, int], column: int) -> None:
+        """Change these counts of a class; raises ``ValueError``, and changes none, where one fell below 0."""
+        _require_learned(all(self[feature][column] + change >= 0 for feature, change in changes.items()))
+        for feature, change in changes.items():
+            row = self[feature].copy()
+            row[column] += change
+            if row.any():
+                self._rows[feature] = row
+            else:
+                self._rows.pop(feature, None)
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def items(self) -> Iterable[tuple[Hashable, NDArray[np.int64]]]:
+        return self._rows.items()
 
     def __getitem__(self, feature: Hashable) -> NDArray[np.int64]:
         return self._rows.get(feature, self._zeros)
@@ -173,16 +195,18 @@ class MultinomialNB(NaiveBayes[Iterable[Hashable]]):
         self._counts = _CountTable(len(classes))
         self._occurrences = np.zeros(len(classes), dtype=np.int64)
 
-    def _count(self, features: Iterable[Hashable], column: int, weight: int) -> None:
-        for token, count in Counter(features).items():
-            self._counts.add(token, column, count * weight)
-            self._occurrences[column] += count * weight
+    def _count(self, features: Iterable[Hashable], column: int, weight: int, left: int) -> None:
+        changes = {token: count * weight for token, count in _bag(features).items()}
+        occurrences = self._occurrences[column] + sum(changes.values())
+        _require_learned(left > 0 or occurrences == 0)
+        self._counts.add(changes, column)
+        self._occurrences[column] = occurrences
 
     def _contributions(self, features: Iterable[Hashable]) -> Mapping[Hashable, NDArray[np.float64]]:
         all_tokens = self._occurrences + self.alpha * len(self._counts)
         return {
             token: count * _log((self._counts[token] + self.alpha) / all_tokens)
-            for token, count in Counter(features).items()
+            for token, count in _bag(features).items()
             if token in self._counts
         }
 
@@ -203,9 +227,12 @@ class BernoulliNB(NaiveBayes[Iterable[Hashable]]):
         self._counts = _CountTable(len(classes))
         self._cached_baseline: NDArray[np.float64] | None = None
 
-    def _count(self, features: Iterable[Hashable], column: int, weight: int) -> None:
-        for token in set(features):
-            self._counts.add(token, column, weight)
+    def _count(self, features: Iterable[Hashable], column: int, weight: int, left: int) -> None:
+        changes = dict.fromkeys(_tokens(features), weight)
+        if weight < 0:  # this reads the whole vocabulary
+            after = (row[column] + changes.get(token, 0) for token, row in self._counts.items())
+            _require_learned(all(count <= left for count in after))
+        self._counts.add(changes, column)
         self._cached_baseline = None
 
     def _baseline(self) -> NDArray[np.float64]:
@@ -218,7 +245,7 @@ class BernoulliNB(NaiveBayes[Iterable[Hashable]]):
         return self._cached_baseline
 
     def _contributions(self, features: Iterable[Hashable]) -> Mapping[Hashable, NDArray[np.float64]]:
-        rows = {token: self._counts[token] for token in dict.fromkeys(features) if token in self._counts}
+        rows = {token: self._counts[token] for token in dict.fromkeys(_tokens(features)) if token in self._counts}
         return {
             token: _log((row + self.alpha) / (self.messages - row + self.alpha))
             for token, row in rows.items()
@@ -237,14 +264,20 @@ class CategoricalNB(NaiveBayes[Mapping[Any, Hashable]]):
         self.alpha = require_not_negative(alpha)
         self._attributes: defaultdict[Hashable, _CountTable] = defaultdict(lambda: _CountTable(len(classes)))
 
-    def _count(self, features: Mapping[Any, Hashable], column: int, weight: int) -> None:
-        for attribute, value in set(features.items()):  # an unhashable value is refused before anything is counted
-            self._attributes[attribute].add(value, column, weight)
+    def _count(self, features: Mapping[Any, Hashable], column: int, weight: int, left: int) -> None:
+        values = set(_mapping(features).items())  # an unhashable value is refused before anything is counted
+        _require_learned(all(self._attributes[name][value][column] + weight >= 0 for name, value in values))
+        if weight < 0:
+            known = self._attributes.items()
+            after = (counts.total()[column] + weight * (name in features) for name, counts in known)
+            _require_learned(all(count <= left for count in after))
+        for name, value in values:
+            self._attributes[name].add({value: weight}, column)
 
     def _contributions(self, features: Mapping[Any, Hashable]) -> Mapping[Hashable, NDArray[np.float64]]:
         known = {
             attribute: (self._attributes[attribute], value)
-            for attribute, value in features.items()
+            for attribute, value in _mapping(features).items()
             if attribute in self._attributes
         }
         return {
@@ -272,16 +305,22 @@ class GaussianNB(NaiveBayes[Mapping[Any, float]]):
             lambda: [(0, Fraction(0), Fraction(0))] * len(classes)
         )
 
-    def _count(self, features: Mapping[Any, float], column: int, weight: int) -> None:
-        exact = {name: Fraction(number) for name, number in features.items()}  # refuses what is not finite
+    def _count(self, features: Mapping[Any, float], column: int, weight: int, left: int) -> None:
+        exact = {
+            name: Fraction(number) for name, number in _mapping(features).items()
+        }  # refuses what is not finite
+        after = {name: moments[column] for name, moments in self._moments.items()} if weight < 0 else {}
         for name, x in exact.items():
             n, sx, sxx = self._moments[name][column]
-            self._moments[name][column] = n + weight, sx + weight * x, sxx + weight * x * x
+            after[name] = n + weight, sx + weight * x, sxx + weight * x * x
+        _require_learned(all(moments[0] <= left and _are_moments(moments) for moments in after.values()))
+        for name, moments in after.items():
+            self._moments[name][column] = moments
 
     def _contributions(self, features: Mapping[Any, float]) -> Mapping[Hashable, NDArray[np.float64]]:
         return {
             name: np.array([self._log_density(x, *moments) for moments in self._moments[name]])
-            for name, x in features.items()
+            for name, x in _mapping(features).items()
             if name in self._moments and all(n > 0 for n, _, _ in self._moments[name])
         }
 
@@ -289,6 +328,42 @@ class GaussianNB(NaiveBayes[Mapping[Any, float]]):
         mean = sx / n
         variance = float(sxx / n - mean * mean) + self.variance_floor
         return float(-0.5 * (np.log(2 * np.pi * variance) + float(Fraction(x) - mean) ** 2 / variance))
+
+
+def _tokens(features: Iterable[Hashable]) -> Iterable[Hashable]:
+    """Return the tokens; raises ``TypeError`` for a text, which is an iterable of its characters."""
+    if isinstance(features, str | bytes | bytearray):
+        raise TypeError(f"features must be several tokens, not one text: {features!r}")
+    return features
+
+
+def _bag(features: Iterable[Hashable]) -> Mapping[Hashable, int]:
+    """Return how often each token occurs; raises an error for what is no whole number."""
+    return {token: _whole(count, 0) for token, count in Counter(_tokens(features)).items()}
+
+
+def _mapping(features: Features) -> Features:
+    if not isinstance(features, Mapping):
+        raise TypeError(f"features must be a mapping of names to values: {features!r}")
+    return features
+
+
+def _whole(number: int, least: int) -> int:
+    """Return a whole number from ``least`` on; raises ``TypeError`` for a fraction, and ``ValueError``."""
+    if index(number) < least:
+        raise ValueError(f"a number of times must be {least} or more: {number}")
+    return index(number)
+
+
+def _require_learned(were_learned: bool) -> None:
+    if not were_learned:
+        raise ValueError("what is to be unlearned was never learned")
+
+
+def _are_moments(moments: tuple[int, Fraction, Fraction]) -> bool:
+    """Return whether some numbers have this count, this sum, and this sum of squares."""
+    n, sx, sxx = moments
+    return n * sxx >= sx * sx if n > 0 else n == sx == sxx == 0
 
 
 def _log(values: NDArray[np.float64]) -> NDArray[np.float64]:

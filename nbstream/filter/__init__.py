@@ -27,7 +27,7 @@ from nbstream.filter.results import (
     OwnModelUse,
 )
 from nbstream.filter.scorer import CheckQueue
-from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore
+from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore, learned_by_class
 
 __all__ = [
     "OWN_MODEL_UNAVAILABLE",
@@ -58,4 +58,5 @@ __all__ = [
     "describe_known_messages",
     "describe_lesson",
     "describe_lessons",
+    "learned_by_class",
 ]

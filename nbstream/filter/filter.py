@@ -138,7 +138,7 @@ class Filter:
         ledger entry of that version and label is insisted on, and nothing is learned or relearned. Raises
         ``StoreUnavailable``; nothing is half done then, and the call may be repeated.
         """
-        self._require_class(label)
+        self.require_class(label)
         lesson_source = LessonSource(source, actor, insistence, insisted_version)
         return await self._learn_and_report(message, label, lesson_source)
 
@@ -171,7 +171,7 @@ class Filter:
         async with aclosing(self._tokenize_all(messages)) as tokenized:
             await bulk.learn_all(tokenized, BulkRequest(lesson_source, report_result))
 
-    def _require_class(self, class_name: str) -> None:
+    def require_class(self, class_name: str) -> None:
         """Raise ``ValueError`` unless the class is one of this model."""
         if class_name not in self.policy.class_names:
             raise ValueError(f"label {class_name!r} is none of {', '.join(self.policy.class_names)}")
@@ -181,7 +181,7 @@ class Filter:
     ) -> AsyncGenerator[LabelledTokens, None]:
         async for labelled in messages:
             if labelled.label is not None:
-                self._require_class(labelled.label)
+                self.require_class(labelled.label)
             yield await self._tokenize_learnable(labelled.message), labelled.label
             if not isinstance(labelled.message, TokenizedMessage):
                 await asyncio.sleep(0)  # the batch that is being written can go on

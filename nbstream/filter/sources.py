@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from nbstream.bayes.counts import WEIGHT_ONE
+from nbstream.bayes.kinds import PLAIN, messages_name
+from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.errors import StoreIncompatible
 from nbstream.store.model.commit import Settled, commit_planned
 from nbstream.store.model.history import Assessment, LessonNote
@@ -81,6 +84,15 @@ class LessonStore(Protocol):
 
     async def last_change(self) -> bytes:
         """Return the stream id of the last change; it is empty before the first change."""
+
+
+async def learned_by_class(counts: CountSource, kinds: Sequence[str]) -> dict[str, int]:
+    """Return how many messages each class has learned: ham of no other kind, the other ``kinds``, and spam."""
+    others = [kind for kind in kinds if kind != PLAIN]
+    rows, totals = await counts.look_up([messages_name(kind) for kind in others])
+    messages = [round(count / WEIGHT_ONE) for count in rows[:, HAM].tolist()]
+    plain = totals.messages[HAM] - sum(messages)
+    return {PLAIN: plain, **dict(zip(others, messages, strict=True)), "spam": totals.messages[SPAM]}
 
 
 class AutolearnLayer:

@@ -109,6 +109,107 @@ def test_what_cannot_be_counted_changes_nothing() -> None:
         assert model.evidence({"x": 1}).features == {}
 
 
+@pytest.mark.parametrize("model", [MultinomialNB(CLASSES), BernoulliNB(CLASSES)], ids=IDS[:2])
+def test_a_text_is_no_bag_of_tokens(model: MultinomialNB | BernoulliNB) -> None:
+    calls: list[Callable[[Any], object]] = [
+        lambda text: model.learn(text, "spam"),
+        model.probabilities,
+    ]
+    for text in ("free prize", b"free prize"):
+        for call in calls:
+            with pytest.raises(TypeError, match="must be several tokens"):
+                call(text)
+    assert model.messages.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("model", [CategoricalNB(CLASSES), GaussianNB(CLASSES)], ids=IDS[2:])
+def test_what_has_no_names_is_no_set_of_attributes(model: Any) -> None:
+    for features in (["x", "y"], "xy", None):
+        with pytest.raises(TypeError, match="must be a mapping"):
+            model.learn(features, "spam")
+    assert model.messages.tolist() == [0, 0, 0]
+
+
+def test_a_text_is_no_list_of_classes() -> None:
+    for text in ("ab", b"ab"):
+        with pytest.raises(TypeError, match="must be several labels"):
+            MultinomialNB(text)  # type: ignore[arg-type]  # as untyped programs do
+
+
+@pytest.mark.parametrize("weight", [0, -1, 0.5])
+def test_a_message_is_counted_a_whole_number_of_times(weight: Any) -> None:
+    model = MultinomialNB(CLASSES)
+    for method in (model.learn, model.unlearn):
+        with pytest.raises((TypeError, ValueError)):
+            method(["prize"], "spam", weight)
+    for bag in ({"prize": -1}, {"prize": 0.5}):
+        with pytest.raises((TypeError, ValueError)):
+            model.learn(cast("Any", bag), "spam")
+    assert model.messages.tolist() == [0, 0, 0]
+    assert model.evidence(["prize"]).features == {}
+
+
+@pytest.mark.parametrize(("make", "features"), MODELS, ids=IDS)
+@given(data=st.data())
+def test_what_was_never_learned_cannot_be_unlearned_and_the_attempt_changes_nothing(
+    make: Callable[[], Any], features: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    model, learned = make(), data.draw(st.lists(st.tuples(features, LABELS), max_size=5))
+    for message in learned:
+        model.learn(*message)
+    probe = data.draw(features)
+    before = model.probabilities(probe)
+    stranger: Any = {"unseen": 1.0} if isinstance(probe, dict) else ["unseen"]
+    seen: Any = learned[0][0] if learned else stranger
+
+    for features_, label, weight in ((stranger, "spam", 1), (seen, "spam", len(learned) + 1)):
+        with pytest.raises(ValueError, match="never learned"):
+            model.unlearn(features_, label, weight)
+
+    assert model.probabilities(probe) == before
+    assert model.messages.sum() == len(learned)
+
+
+def test_a_number_that_was_never_learned_cannot_be_unlearned() -> None:
+    model = GaussianNB(CLASSES)
+    model.learn({"x": 1.0}, "spam")
+    model.learn({"x": 2.0}, "spam")
+    for x in (3.0, 1e9):
+        with pytest.raises(ValueError, match="never learned"):
+            model.unlearn({"x": x}, "spam", 2)
+    with pytest.raises(ValueError, match="never learned"):
+        model.unlearn({"x": 9.0}, "spam")
+
+
+@pytest.mark.parametrize(("make", "features"), MODELS, ids=IDS)
+@given(data=st.data())
+def test_a_class_without_messages_has_no_counts(
+    make: Callable[[], Any], features: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    model, message = make(), data.draw(features.filter(bool))
+    model.learn(message, "spam")
+    before = model.probabilities(message)
+
+    with pytest.raises(ValueError, match="never learned"):
+        model.unlearn(type(message)(), "spam")
+
+    assert model.probabilities(message) == before
+    model.unlearn(message, "spam")
+    assert model.messages.tolist() == [0, 0, 0]
+
+
+def test_a_class_has_no_more_messages_with_a_feature_than_messages() -> None:
+    features: dict[str, Any] = {"prize": 1.0}
+    models: list[Any] = [BernoulliNB(CLASSES), CategoricalNB(CLASSES), GaussianNB(CLASSES)]
+    for model in models:
+        model.learn(features, "spam", 2)
+        model.learn({}, "spam")
+        model.unlearn({}, "spam")
+        with pytest.raises(ValueError, match="never learned"):
+            model.unlearn({}, "spam")
+        model.unlearn(features, "spam", 2)
+
+
 class TestAgainstScikitLearn:
     """60 made-up messages of three classes."""
 
@@ -168,6 +269,6 @@ def test_the_filter_runs_the_same_multinomial(messages: list[tuple[set[str], str
 
     ratios = token_log_ratios(counts * WEIGHT_ONE, totals, alpha=0.12)
 
-    features = model.evidence("abc").features
+    features = model.evidence(list("abc")).features
     expected = [features[t][1] - features[t][0] if t in features else 0.0 for t in "abc"]
     assert ratios.tolist() == pytest.approx(expected, abs=1e-12)

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from nbstream import SpamFilter
 from tests.handbook.pages import ROOT, fenced, page
 from tests.integration.daemon import free_port
 from tests.letters import letters
@@ -50,12 +51,28 @@ async def serving(example: str, folder: Path, ready: str) -> AsyncIterator[int]:
 
 def test_the_program_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
-    (program,) = fenced(page("guides/python.md"), "python")
+    program, _ = fenced(page("guides/python.md"), "python")
 
     exec(program, {"raw": b"Subject: Prize\n\nClaim your free prize now\n"})  # the page's own program
 
     assert "unsure" in capsys.readouterr().out
     assert (tmp_path / "mail.nbs").exists()
+
+
+def test_the_setting_of_the_page_lets_short_texts_be_spam_early() -> None:
+    _, program = fenced(page("guides/python.md"), "python")
+    names: dict[str, Any] = {"SpamFilter": SpamFilter}
+    exec(program, names)  # as above
+    early = names["spam_filter"]
+    with early, SpamFilter.in_memory({"model": names["short_texts"]["model"]}) as of_default_threshold:
+        for spam_filter in (early, of_default_threshold):
+            for n in range(20):
+                spam_filter.learn(f"cheap watches, click now, number {n}", "spam")
+                spam_filter.learn(f"a question about your opening hours on day {n}", "ham")
+
+        text = "cheap watches, click now, number 99"
+        assert (early.check(text).verdict, of_default_threshold.check(text).verdict) == ("spam", "unsure")
+        assert early.check("what are your opening hours on Sunday?").verdict == "ham"
 
 
 def test_a_maildir_is_sorted(tmp_path: Path) -> None:
@@ -111,7 +128,7 @@ async def test_the_form_keeps_spam_out_and_learns_what_an_editor_says(tmp_path: 
                 return error.code, json.load(error)
 
         def use() -> None:
-            for n in range(60):
+            for n in range(20):
                 post("/correct", text=f"cheap watches, click now, number {n}", label="spam")
                 post("/correct", text=f"a question about your opening hours on day {n}", label="ham")
 
@@ -119,6 +136,40 @@ async def test_the_form_keeps_spam_out_and_learns_what_an_editor_says(tmp_path: 
             assert post("/", text="what are your opening hours on Sunday?")[1]["taken"]
 
         await asyncio.to_thread(use)
+
+
+BAD_FORMS = [
+    ("/", "application/x-www-form-urlencoded", b""),
+    ("/", "application/x-www-form-urlencoded", b"label=spam"),
+    ("/", "application/x-www-form-urlencoded", b"text=\xff"),
+    ("/", "application/x-www-form-urlencoded; charset=none", b"text=a"),
+    ("/", "application/json", b'{"text": "a"}'),
+    ("/", "multipart/form-data; boundary=b", b"no part"),
+    ("/", "multipart/form-data", b"no boundary"),
+    (
+        "/",
+        "multipart/form-data; boundary=b",
+        b'--b\r\nContent-Disposition: form-data; name="text"; filename="a"\r\n\r\na\r\n--b--\r\n',
+    ),
+    ("/correct", "application/x-www-form-urlencoded", b"label=spam"),
+    ("/correct", "application/x-www-form-urlencoded", b"text=a"),
+    ("/correct", "application/x-www-form-urlencoded", b"text=a&label=junk"),
+]
+
+
+async def test_the_form_answers_400_to_a_request_without_a_text_or_a_label(tmp_path: Path) -> None:
+    async with serving("web_form.py", tmp_path, "Running on") as port:
+
+        def status(path: str, content_type: str, body: bytes) -> int:
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}{path}", body, {"Content-Type": content_type}
+            )
+            with pytest.raises(urllib.error.HTTPError) as error:
+                urllib.request.urlopen(request, None, DEADLINE_SECONDS)
+            error.value.close()
+            return error.value.code
+
+        assert [await asyncio.to_thread(status, *form) for form in BAD_FORMS] == [400] * len(BAD_FORMS)
 
 
 def test_the_notebook_learns_a_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:

@@ -18,14 +18,12 @@ from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
 from nbstream.assembly.store import make_autolearn_model, make_correspondent_reader
-from nbstream.bayes.counts import WEIGHT_ONE
-from nbstream.bayes.kinds import messages_name
-from nbstream.bayes.multinomial import HAM
 from nbstream.cli import interrupts
 from nbstream.daemon.status import SILENT, DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.evaluation.measures import finite_or_none
+from nbstream.filter import learned_by_class
 from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
 from nbstream.own_models.index import OwnModelIndex
@@ -163,11 +161,8 @@ async def _collect_model_summary(settings: Settings, model: Model) -> ModelSumma
 
 async def _learned_kinds(settings: Settings, model: Model) -> dict[str, int]:
     """Return how many messages each kind that is configured has learned, without plain ham."""
-    kinds = settings.model.kinds[1:]
-    if not kinds:
-        return {}
-    rows, _ = await model.look_up([messages_name(kind) for kind in kinds])
-    return {kind: round(count / WEIGHT_ONE) for kind, count in zip(kinds, rows[:, HAM].tolist(), strict=True)}
+    learned = await learned_by_class(model, settings.model.kinds)
+    return {kind: learned[kind] for kind in settings.model.kinds[1:]}
 
 
 async def _read_thresholds(settings: Settings, model: Model) -> tuple[Thresholds, dict[str, Thresholds]]:
