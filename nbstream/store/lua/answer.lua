@@ -10,6 +10,8 @@ local group, entry_id, max_answers = unpack(ARGV, 1, 3)
 
 if #redis.call('XPENDING', incoming_key, group, entry_id, entry_id, 1) == 0 then return 0 end
 -- XADD comes first: a Redis whose memory is full refuses it, so nothing is written and the entry stays pending.
+check_writes(outgoing_key, 'stream', 'XADD')
+check_writes(incoming_key, 'stream', 'XACK', 'XDEL')
 redis.call('XADD', outgoing_key, 'MAXLEN', '~', max_answers, '*', unpack(ARGV, 4))
 redis.call('XACK', incoming_key, group, entry_id)
 redis.call('XDEL', incoming_key, entry_id)

@@ -23,6 +23,9 @@ if tries < tonumber(max_tries) then
   redis.call('XCLAIM', incoming_key, group, consumer, idle, entry_id)
   return {'claimed', entry_id, fields}
 end
+check_writes(dead_letters_key, 'stream', 'XADD')
+check_writes(outgoing_key, 'stream', 'XADD')
+check_writes(incoming_key, 'stream', 'XACK', 'XDEL')
 -- A readable entry has few fields. Of an entry with thousands of fields only the first are copied: unpack() could not
 -- pass all of them at once.
 local copied, id = {}, entry_id

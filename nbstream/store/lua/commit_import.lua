@@ -19,6 +19,10 @@ for i = 6, #KEYS, 2 do
   if redis.call('EXISTS', KEYS[i]) == 1 then return -1 end
 end
 
+check_writes(importing_key, 'any', 'RENAMENX', 'DEL')
+check_writes(ids_key, 'zset', 'ZRANGE', 'ZCARD', 'DEL')
+check_writes(sequence_key, 'integer', 'INCRBY')
+check_writes(changes_key, 'stream', 'XADD')
 for i = 5, #KEYS, 2 do
   redis.pcall('RENAMENX', KEYS[i], KEYS[i + 1])  -- an error: there is no such key
 end

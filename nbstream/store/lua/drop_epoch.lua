@@ -9,6 +9,10 @@ local epoch_key, old_sequence_key, old_changes_key, new_sequence_key = unpack(KE
 local old_epoch, new_epoch, old_stream_seconds = unpack(ARGV)
 
 if (redis.call('GET', epoch_key) or '0') ~= old_epoch then return false end
+check_writes(epoch_key, 'any', 'SET')
+check_writes(old_sequence_key, 'integer', 'INCRBY', 'EXPIRE')
+check_writes(old_changes_key, 'stream', 'XADD', 'EXPIRE')
+check_writes(new_sequence_key, 'any', 'SET')
 redis.call('SET', epoch_key, new_epoch)
 local sequence = redis.call('INCRBY', old_sequence_key, 2)
 redis.call('SET', new_sequence_key, sequence)

@@ -10,8 +10,8 @@
 -- repetition after a lost reply nor a second daemon that chose the same tokens removes anything twice. Returns the
 -- stream id of the change and the number of tokens, or false where nothing was to be removed: nothing was changed then.
 --
--- The totals stay the sums of the counts. The first write is a HDEL: a Redis that is out of memory allows it, and after
--- the first write of a script it allows the others too.
+-- The totals stay the sums of the counts. The first write and the first check are a HDEL: a Redis that is out of memory
+-- allows it, and then the others too.
 
 local totals_key, changes_key, sequence_key = unpack(KEYS, 1, 3)
 local stop_size, max_changes, joined_tokens = unpack(ARGV, 1, 3)
@@ -66,25 +66,31 @@ for i, token in ipairs(tokens) do
 end
 if removed == 0 then return false end
 
+local totals, changed_totals = {}, {}
+local function subtract_from_total(field, amount)
+  local result = (redis.call('HGET', totals_key, field) or 0) - amount
+  totals[#totals + 1] = text(result)
+  if amount ~= 0 then changed_totals[field] = result end
+end
+for _, column in ipairs(columns) do
+  subtract_from_total('messages:' .. column.label, 0)
+  subtract_from_total('tokens:' .. column.label, column.removed)
+end
+subtract_from_total('vocabulary', vocabulary_loss)
+
+for _, column in ipairs(columns) do check_writes(column.key, 'hash', 'HDEL') end
+check_writes(totals_key, 'hash', 'HDEL', 'HSET')
+check_writes(sequence_key, 'integer', 'INCRBY')
+check_writes(changes_key, 'stream', 'XADD', 'XREVRANGE')
+
 for _, column in ipairs(columns) do
   if #column.to_delete > 0 then redis.call('HDEL', column.key, unpack(column.to_delete)) end
 end
-
--- Subtract from a field of the totals; a field that reaches zero is deleted. Returns the result as text.
-local function subtract_from_total(field, amount)
-  local result = redis.call('HINCRBY', totals_key, field, text(0 - amount))  -- not -amount: of 0 that is "-0"
-  if result == 0 then redis.call('HDEL', totals_key, field) end
-  return text(result)
+for field, result in pairs(changed_totals) do  -- a field that reaches zero is deleted
+  if result == 0 then redis.call('HDEL', totals_key, field) else redis.call('HSET', totals_key, field, text(result)) end
 end
 
-local totals = {}
-for _, column in ipairs(columns) do
-  totals[#totals + 1] = redis.call('HGET', totals_key, 'messages:' .. column.label) or '0'
-  totals[#totals + 1] = subtract_from_total('tokens:' .. column.label, column.removed)
-end
-totals[#totals + 1] = subtract_from_total('vocabulary', vocabulary_loss)
-
-local sequence = redis.call('INCR', sequence_key)
+local sequence = redis.call('INCRBY', sequence_key, 1)
 local last_change = redis.call('XREVRANGE', changes_key, '+', '-', 'COUNT', 1)[1]
 local predecessor = last_change and last_change[1] or '0-0'
 local change = {

@@ -134,6 +134,26 @@ local function vocabulary_growth(tokens, growth)
   return sum
 end
 
+local total_fields, amounts = {}, {}
+for _, class in ipairs(classes) do
+  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'messages:' .. class.label, class.messages
+  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'tokens:' .. class.label, class.weight
+end
+total_fields[#total_fields + 1] = 'vocabulary'
+local totals = redis.call('HMGET', totals_key, unpack(total_fields))
+for i = 1, #total_fields do totals[i] = (totals[i] or 0) + 0 end
+
+-- From here on Redis refuses nothing. The ledger entries were read as hashes.
+check_writes(totals_key, 'hash', 'HSET', 'HDEL')
+for _, class in ipairs(classes) do
+  check_writes(class.counts_key, 'hash', 'HMGET', 'HSET', 'HDEL')
+  check_writes(class.prequential_scores_key, 'zset', 'ZADD', 'ZREM', 'ZREMRANGEBYRANK', 'ZRANGE')
+end
+check_writes(sequence_key, 'integer', 'INCRBY')
+check_writes(changes_key, 'stream', 'XADD', 'XREVRANGE', 'XRANGE')
+check_writes(history_key, 'stream', 'XADD')
+check_writes(lessons[1].entry_key, 'hash', 'HGETALL', 'DEL', 'HSET', 'EXPIRE')
+
 -- Read and write the counts in the touched classes, a chunk of names at a time, and follow the vocabulary: which of
 -- the tokens some touched class has afterwards and none had before, or the other way round. This loop is most of the
 -- script's time: it adds 0 to a string to make it a number, since that is faster than tonumber.
@@ -145,6 +165,7 @@ for before_first = 0, name_count - 1, CHUNK do
   local name_list = {struct.unpack(string.rep('s', size), names, position)}
   position = table.remove(name_list)
   local was_present, is_present, changed_tokens, growth = {}, {}, {}, {}
+  local writes = {}  -- a command, the key and the command's other arguments
   local function note_presence(i, before, after)
     if before ~= after and before_first + i <= token_count then
       changed_tokens[#changed_tokens + 1] = name_list[i]
@@ -181,25 +202,21 @@ for before_first = 0, name_count - 1, CHUNK do
         note_presence(i, before > 0, after > 0)
       end
     end
-    if set_length > 0 then redis.call('HSET', key, unpack(to_set)) end
-    if #to_delete > 0 then redis.call('HDEL', key, unpack(to_delete)) end
+    if set_length > 0 then writes[#writes + 1] = {'HSET', key, to_set} end
+    if #to_delete > 0 then writes[#writes + 1] = {'HDEL', key, to_delete} end
   end
   if touches_several then
     for i = 1, size do note_presence(i, was_present[i], is_present[i]) end
   end
   vocabulary = vocabulary + vocabulary_growth(changed_tokens, growth)
+  for _, write in ipairs(writes) do redis.call(write[1], write[2], unpack(write[3])) end
 end
 
 -- Add to the totals; a field that reaches zero is deleted.
-local total_fields, amounts = {}, {}
-for _, class in ipairs(classes) do
-  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'messages:' .. class.label, class.messages
-  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'tokens:' .. class.label, class.weight
-end
-total_fields[#total_fields + 1], amounts[#amounts + 1] = 'vocabulary', vocabulary
-local totals, totals_to_set = redis.call('HMGET', totals_key, unpack(total_fields)), {}
+amounts[#amounts + 1] = vocabulary
+local totals_to_set = {}
 for i, field in ipairs(total_fields) do
-  local result = (totals[i] or 0) + amounts[i]
+  local result = totals[i] + amounts[i]
   totals[i] = text(result)
   if result ~= 0 then
     totals_to_set[#totals_to_set + 1], totals_to_set[#totals_to_set + 2] = field, totals[i]

@@ -27,11 +27,16 @@ local function parts_of(stored)
   return string.match(stored, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$')
 end
 
+-- What another program has written in the place of a row or of an index is as good as none here.
+local function stored_row(id)
+  local stored = redis.pcall('GET', row_prefix .. id)
+  return type(stored) == 'string' and stored or nil
+end
+
 local function forget_row(id)
-  local stored = redis.call('GET', row_prefix .. id)
-  local _, _, _, names = parts_of(stored or '')
+  local _, _, _, names = parts_of(stored_row(id) or '')
   for name in string.gmatch(names or '', '%S+') do
-    redis.call('ZREM', index_prefix .. name, id)
+    redis.pcall('ZREM', index_prefix .. name, id)
   end
   redis.call('ZREM', rows_key, id)
   redis.call('UNLINK', row_prefix .. id)
@@ -86,30 +91,48 @@ local function take(size)
   return string.sub(batch, at - size, at - 1)
 end
 
-for _ = 1, added do
+local messages, rows, is_replaced = {}, {}, {}
+touched[recent_key] = true
+for i = 1, added do
   local time, id_size, row_size, size
   time, id_size, row_size, size, at = struct.unpack('<dI4I4I4', batch, at)
   local id, row, packed = take(id_size), take(row_size), take(size)
+  if row ~= '' then
+    local stored = rows[id] or stored_row(id)
+    local is_readable, whole = pcall(with_kept, row, stored)  -- no row is unreadable as well
+    row = is_readable and whole or row
+    rows[id], is_replaced[id] = row, stored ~= nil
+    touched[rows_key] = true
+    local _, _, _, names = parts_of(row)
+    for name in string.gmatch(names, '%S+') do
+      touched[index_prefix .. name] = true
+    end
+  end
+  messages[i] = { time, id, row, packed }
+end
+
+check_writes(prefix, 'any', 'SET', 'UNLINK')
+check_writes(row_prefix, 'any', 'SET', 'GET', 'UNLINK')
+for key in pairs(touched) do
+  check_writes(key, 'zset', 'ZADD', 'ZREM', 'ZREMRANGEBYSCORE', 'EXPIRE', 'ZCARD', 'ZRANGE')
+end
+
+for _, message in ipairs(messages) do
+  local time, id, row, packed = unpack(message)
   redis.call('SET', prefix .. id, packed, 'EX', seconds)
   redis.call('ZADD', recent_key, time, id)
   if row ~= '' then
-    local stored = redis.call('GET', row_prefix .. id)
-    if stored then
-      local is_readable, whole = pcall(with_kept, row, stored)
-      row = is_readable and whole or row
+    if is_replaced[id] then
       forget_row(id)
     end
     redis.call('ZADD', rows_key, time, id)
     redis.call('SET', row_prefix .. id, row, 'EX', seconds)
-    touched[rows_key] = true
     local _, _, _, names = parts_of(row)
     for name in string.gmatch(names, '%S+') do
       redis.call('ZADD', index_prefix .. name, time, id)
-      touched[index_prefix .. name] = true
     end
   end
 end
-touched[recent_key] = true
 for key in pairs(touched) do
   redis.call('ZREMRANGEBYSCORE', key, '-inf', forget_until)
   redis.call('EXPIRE', key, seconds)

@@ -9,9 +9,15 @@
 local about, owners, list = KEYS[1], KEYS[2], KEYS[3]
 local action, owner, pattern = ARGV[1], ARGV[2], ARGV[4]
 
+-- Who has no memory left may remove and forget: then the first check is a command that needs none.
+check_writes(list, 'hash', action == 'add' and 'HSET' or 'HDEL', 'DEL')
+check_writes(owners, 'zset', 'ZADD', 'ZREM')
+check_writes(about, 'hash', 'HSET', 'HINCRBY')
+local last_version = redis.call('HGET', about, 'version') or '0'
+local version = string.format('%.0f', math.max(last_version + 1, tonumber(ARGV[3])))
+local entries = (redis.call('HGET', about, 'entries') or '0') + 0
+
 local function next_version()
-  local last = tonumber(redis.call('HGET', about, 'version') or '0')
-  local version = string.format('%.0f', math.max(last + 1, tonumber(ARGV[3])))
   redis.call('HSET', about, 'version', version)
   return version
 end
@@ -43,7 +49,6 @@ if former and string.match(former, '^%a+') == string.match(value, '^%a+') then
   return 'already'
 end
 if not former then
-  local entries = tonumber(redis.call('HGET', about, 'entries') or '0')
   if redis.call('HLEN', list) >= tonumber(ARGV[6]) or entries >= tonumber(ARGV[7]) then
     return 'full'
   end
