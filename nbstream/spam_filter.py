@@ -268,9 +268,10 @@ class SpamFilter:
     def open(cls, path: str | Path, settings: ProgramSettings = None) -> Self:
         """Open the model in a file, which is made where there is none.
 
-        A lesson is on the disk when ``learn`` returns. Several processes may have the file open. Raises
-        ``StoreIncompatible`` for a file that this version cannot use, ``StoreUnavailable`` where it cannot be
-        opened, and ``ConfigError`` for wrong settings.
+        A lesson is on the disk when ``learn`` returns. Several processes may have the file open. All of the file
+        is read, so that no damaged one is used. Raises ``StoreIncompatible`` for a file that is damaged or that
+        this version cannot use, ``StoreUnavailable`` where it cannot be opened, and ``ConfigError`` for wrong
+        settings.
         """
         return cls._opened(lambda: _open_file(Path(path), settings))
 

@@ -5,12 +5,19 @@ on the disk when ``commit_lesson`` returns. Several processes may use one file: 
 are committed, and writers wait for each other. A file has no false-positive budgets. It belongs
 on a local disk, because SQLite relies on its locks (https://sqlite.org/wal.html). A file that is made here is
 readable by its owner alone, because it has words of private mail.
+
+A file is used only if it has exactly the rows that were written: opening it reads all of it. The totals have a
+checksum, the sum of a hash of each row, modulo 2^63. A lesson subtracts the hashes of the rows that it replaces,
+and adds those of the new ones. A file without a single byte is taken for a new one.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from hashlib import blake2b
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +30,7 @@ from nbstream.store.model.memory_model import apply_lesson
 from nbstream.store.model.signature import current_signature, difference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -38,29 +45,43 @@ _LEDGER_FIELDS = (
 )  # fmt: skip
 _NAMES_AT_A_TIME = 10_000  # of 32,766 variables that a statement may have
 
+_PASSING_ERRORS = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_READONLY,
+}  # fmt: skip
+"""Those of SQLite that say nothing of the file; every other one says that it is damaged."""
+
+_CHECKSUM_MODULUS = 2**63  # SQLite has signed integers of 64 bits
+
 _SCHEMA = """
-BEGIN IMMEDIATE;
 CREATE TABLE signature (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE counts (name BLOB PRIMARY KEY, ham INTEGER NOT NULL, spam INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE totals (
     ham_messages INTEGER NOT NULL, spam_messages INTEGER NOT NULL,
     ham_tokens INTEGER NOT NULL, spam_tokens INTEGER NOT NULL,
-    vocabulary INTEGER NOT NULL, changes INTEGER NOT NULL
+    vocabulary INTEGER NOT NULL, changes INTEGER NOT NULL, checksum INTEGER NOT NULL
 );
-INSERT INTO totals VALUES (0, 0, 0, 0, 0, 0);
 CREATE TABLE ledger (
     message_key TEXT PRIMARY KEY, version BLOB, label BLOB, weight BLOB, tokens BLOB, sums BLOB, learned_at BLOB,
     source BLOB, actor BLOB, score BLOB, first BLOB, change BLOB
 );
 """
+_SELECT_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
+_SELECT_ROWS = ("SELECT * FROM signature", "SELECT * FROM counts", "SELECT * FROM ledger")
+_SELECT_SUMS = """
+SELECT (SELECT count(*) FROM ledger WHERE label = 'ham'), (SELECT count(*) FROM ledger WHERE label = 'spam'),
+    ifnull(sum(ham), 0), ifnull(sum(spam), 0), count(*)
+FROM counts WHERE NOT (substr(name, 1, 1) = X'3D' AND instr(name, X'3A') = 0)
+"""
+"""What the totals are the sums of; ``bayes.counts`` says which names are those of sums, and not in them."""
 
 
 class FileModel:
     """Counts and their ledger in the file ``path``, which is made where there is none.
 
-    It belongs to the thread that made it. Raises ``StoreIncompatible`` for a file of another program or of another
-    version, and ``StoreUnavailable`` where it cannot be opened; the methods raise ``StoreUnavailable`` too, and
-    have changed nothing then.
+    It belongs to the thread that made it. Raises ``StoreIncompatible`` for a file that is damaged, or of another
+    program or version, and ``StoreUnavailable`` where it cannot be opened; the methods raise both too, and have
+    changed nothing then.
     """
 
     native_table = None
@@ -80,26 +101,50 @@ class FileModel:
                 raise
 
     def _prepare(self) -> None:
-        """Make the tables of a new file, or check that this version can use what is there."""
+        """Make the tables of a new file, or check that this version can use all of what is there."""
         application_id, pages = self._pragma("application_id"), self._pragma("page_count")
         if pages and application_id != _APPLICATION_ID:
             raise StoreIncompatible(f"{self._path} is a database of another program")
         if not pages:
             self._make_tables()
+        with self._transaction("DEFERRED"):
+            stored = dict(self._database.execute("SELECT field, value FROM signature"))
+            if found := difference(stored, self._signature):
+                raise StoreIncompatible(
+                    f"{self._path} has {found}: use the nbstream and the key that wrote it, or a new file"
+                )
+            self._verify()
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.execute("PRAGMA synchronous = FULL")
-        stored = dict(self._database.execute("SELECT field, value FROM signature"))
-        if found := difference(stored, self._signature):
-            raise StoreIncompatible(
-                f"{self._path} has {found}: use the nbstream and the key that wrote it, or a new file"
-            )
+
+    def _verify(self) -> None:
+        """Raise ``StoreIncompatible`` unless the file has the rows that were written, and nothing else."""
+        with closing(sqlite3.connect(":memory:")) as pattern:
+            pattern.executescript(_SCHEMA)
+            expected = pattern.execute(_SELECT_SCHEMA).fetchall()
+        if self._database.execute(_SELECT_SCHEMA).fetchall() != expected:
+            raise self._damaged("its tables are others")
+        (found,) = self._database.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise self._damaged(found)
+        found_totals = self._database.execute("SELECT * FROM totals").fetchall()
+        *totals, checksum = found_totals[0] if len(found_totals) == 1 else (None,)
+        rows = chain.from_iterable(map(self._database.execute, _SELECT_ROWS))
+        if checksum != _sum_hashes(chain([tuple(totals)], rows)):
+            raise self._damaged("its checksum is another")
+        if tuple(totals[:-1]) != self._database.execute(_SELECT_SUMS).fetchone():
+            raise self._damaged("its totals are not the sums of its counts")
+
+    def _damaged(self, reason: object) -> StoreIncompatible:
+        return StoreIncompatible(f"{self._path} is damaged, or no model: {reason}; put back a copy of it")
 
     def _make_tables(self) -> None:
         """Make the tables, all in one transaction, unless another process does it at the same moment."""
         try:
-            self._database.executescript(_SCHEMA)
+            self._database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA}")
             self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             self._database.executemany("INSERT INTO signature VALUES (?, ?)", self._signature.items())
+            self._write_totals(Totals(), 0, _sum_hashes(self._signature.items()))
             self._database.execute("COMMIT")
         except sqlite3.OperationalError:
             self._database.rollback()
@@ -171,15 +216,15 @@ class FileModel:
         present = self._entry(message_key)
         if (present.version if present else None) != (old.version if old else None):
             return LedgerConflict(present)
-        totals, changes = self._totals()
+        totals, changes, checksum = self._totals()
         names = list({name: None for entry in (old, new) if entry for name in (*entry.tokens, *dict(entry.sums))})
-        counts = ClassCounts()
-        counts.set_counts(names, self._rows(names))
+        counts, rows = ClassCounts(), self._rows(names)
+        counts.set_counts(names, rows)
         counts.set_totals(totals)
         apply_lesson(counts, old, new)
-        self._write_rows(names, counts.look_up(names))
-        self._write_totals(counts.totals, changes + 1)
-        self._write_entry(message_key, new, change := _change_id(changes + 1))
+        checksum += self._write_rows(names, rows, counts.look_up(names))
+        checksum += self._write_entry(message_key, new, change := _change_id(changes + 1))
+        self._write_totals(counts.totals, changes + 1, checksum)
         return change
 
     def _rows(self, names: Sequence[bytes]) -> NDArray[np.int64]:
@@ -190,27 +235,36 @@ class FileModel:
             query = f"SELECT name, ham, spam FROM counts WHERE name IN ({marks})"  # noqa: S608 - question marks
             found |= {name: (ham, spam) for name, ham, spam in self._database.execute(query, some)}
         rows = [found.get(name, (0, 0)) for name in names]
-        return np.array(rows, np.int64).reshape(len(names), len(CLASSES))
+        try:
+            return np.array(rows, np.int64).reshape(len(names), len(CLASSES))
+        except (TypeError, ValueError) as error:
+            raise self._damaged(error) from error
 
-    def _write_rows(self, names: Sequence[bytes], rows: NDArray[np.int64]) -> None:
-        named_rows = list(zip(names, rows.tolist(), strict=True))
+    def _write_rows(self, names: Sequence[bytes], old: NDArray[np.int64], new: NDArray[np.int64]) -> int:
+        """Replace the ``old`` counts of these names by ``new`` ones, and return what the checksum grows by."""
+        before, after = _stored_rows(names, old), _stored_rows(names, new)
+        left = {name for name, *_ in after}
+        self._database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", after)
         self._database.executemany(
-            "INSERT OR REPLACE INTO counts VALUES (?, ?, ?)",
-            [(name, ham, spam) for name, (ham, spam) in named_rows if ham or spam],
+            "DELETE FROM counts WHERE name = ?", [(name,) for name, *_ in before if name not in left]
         )
-        self._database.executemany(
-            "DELETE FROM counts WHERE name = ?", [(name,) for name, (ham, spam) in named_rows if not (ham or spam)]
-        )
+        return _sum_hashes(after) - _sum_hashes(before)
 
-    def _totals(self) -> tuple[Totals, int]:
-        """Return the totals, and the number of changes."""
-        *values, vocabulary, changes = self._database.execute("SELECT * FROM totals").fetchone()
-        return Totals((values[0], values[1]), (values[2], values[3]), vocabulary), changes
+    def _totals(self) -> tuple[Totals, int, int]:
+        """Return the totals, the number of changes, and the checksum of all rows but that of the totals."""
+        row = self._database.execute("SELECT * FROM totals").fetchone()
+        if row is None or not all(isinstance(value, int) for value in row):
+            raise self._damaged("its totals are no numbers")
+        *values, vocabulary, changes, checksum = row
+        totals = Totals((values[0], values[1]), (values[2], values[3]), vocabulary)
+        return totals, changes, checksum - _sum_hashes([row[:-1]])
 
-    def _write_totals(self, totals: Totals, changes: int) -> None:
+    def _write_totals(self, totals: Totals, changes: int, checksum: int) -> None:
+        """Write the totals; ``checksum`` is that of all other rows."""
         self._database.execute("DELETE FROM totals")
         values = (*totals.messages, *totals.token_weights, totals.vocabulary_size, changes)
-        self._database.execute("INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?)", values)
+        checksum = (checksum + _sum_hashes([values])) % _CHECKSUM_MODULUS
+        self._database.execute("INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?, ?)", (*values, checksum))
 
     def _entry(self, message_key: str) -> LedgerEntry | None:
         fields = ", ".join(_LEDGER_FIELDS)
@@ -221,13 +275,20 @@ class FileModel:
         values = (value if isinstance(value, bytes) else str(value).encode() for value in row)
         return LedgerEntry.unpack(dict(zip(map(str.encode, _LEDGER_FIELDS), values, strict=True)))
 
-    def _write_entry(self, message_key: str, entry: LedgerEntry | None, change: bytes) -> None:
+    def _write_entry(self, message_key: str, entry: LedgerEntry | None, change: bytes) -> int:
+        """Replace the entry of a message, and return what the checksum grows by."""
+        before = self._hash_of_entry(message_key)
         self._database.execute("DELETE FROM ledger WHERE message_key = ?", (message_key,))
         if entry:
             fields = {**entry.pack(), "change": change}
             marks = ", ".join("?" * (1 + len(_LEDGER_FIELDS)))
             statement = f"INSERT INTO ledger VALUES ({marks})"  # noqa: S608 - question marks
             self._database.execute(statement, (message_key, *(fields[name] for name in _LEDGER_FIELDS)))
+        return self._hash_of_entry(message_key) - before
+
+    def _hash_of_entry(self, message_key: str) -> int:
+        """Return the hash of the entry as it is stored, 0 for none."""
+        return _sum_hashes(self._database.execute("SELECT * FROM ledger WHERE message_key = ?", (message_key,)))
 
     @contextmanager
     def _transaction(self, kind: str) -> Iterator[None]:
@@ -244,10 +305,29 @@ class FileModel:
     def _store_errors(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.OperationalError, OSError) as error:  # locked, full, read-only, no such folder
+        except OSError as error:  # no such folder
             raise StoreUnavailable(f"{self._path}: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise StoreIncompatible(f"{self._path} is damaged, or no model: {error}") from error
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the text of an error may have damaged bytes
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            # SQLite writes no file whose header has an unknown version of its format.
+            has_unknown_version = code == sqlite3.SQLITE_READONLY and os.access(self._path, os.W_OK)
+            if code & 0xFF not in _PASSING_ERRORS or has_unknown_version:
+                raise self._damaged(error) from error
+            raise StoreUnavailable(f"{self._path}: {error}") from error
+
+
+def _stored_rows(names: Sequence[bytes], rows: NDArray[np.int64]) -> list[tuple[bytes, int, int]]:
+    """Return the rows of the table of counts for these counts; counts of 0 have none."""
+    return [(name, ham, spam) for name, (ham, spam) in zip(names, rows.tolist(), strict=True) if ham or spam]
+
+
+def _sum_hashes(rows: Iterable[tuple[object, ...]]) -> int:
+    """Return the checksum of these rows: the sum of their hashes, modulo 2^63.
+
+    ``ascii`` tells text from bytes and numbers, and is the same in all versions of Python.
+    """
+    hashes = (blake2b(ascii(row).encode(), digest_size=8).digest() for row in rows)
+    return sum(map(int.from_bytes, hashes)) % _CHECKSUM_MODULUS
 
 
 def _change_id(changes: int) -> bytes:

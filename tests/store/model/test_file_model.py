@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import resource
 import sqlite3
 import sys
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from nbstream.bayes.counts import Totals
+from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.store.model import file_model
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
@@ -20,6 +24,7 @@ from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from tests.store.lessons import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps
 from tests.store.notes import NOTE
 
+_PAGE = 4096
 NAMES = [*TOKENS, *SUM_NAMES]
 
 
@@ -179,6 +184,225 @@ def test_a_file_of_another_program_or_version_is_refused_and_left_as_it_is(tmp_p
     with pytest.raises(StoreUnavailable, match="No such file"):
         FileModel(tmp_path / "missing" / "model")
     assert {path: path.read_bytes() for path in content} == content
+
+
+@pytest.fixture(scope="module")
+def taught_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of some pages, with free ones among them."""
+    path = tmp_path_factory.mktemp("taught") / "model"
+
+    async def teach() -> None:
+        model = FileModel(path)
+        for n in range(80):
+            label, tokens = CLASSES[n % 2], [b"body:%d" % (number * n % 251) for number in range(1, 60)]
+            lesson = entry(label, list(dict.fromkeys(tokens)), 1000, [(b"=score%+d" % n, 1000)])
+            await model.commit_lesson(f"m{n}", None, lesson, NOTE)
+        for n in range(0, 20):
+            await model.commit_lesson(f"m{n}", await model.entry(f"m{n}"), None, NOTE)
+        model.close()
+
+    asyncio.run(teach())
+    return path
+
+
+async def whole_state(path: Path) -> tuple[object, ...]:
+    """All that a file says, through the model."""
+    model = FileModel(path)
+    try:
+        names = [*(b"body:%d" % n for n in range(251)), *(b"=score%+d" % n for n in range(80))]
+        rows, totals = await model.look_up(names)
+        entries = await model.entries([f"m{n}" for n in range(80)])
+        return rows.tolist(), totals, entries, await model.last_change()
+    finally:
+        model.close()
+
+
+def flip_bits(content: bytearray, draw: random.Random) -> None:
+    for _ in range(draw.choice((1, 1, 8))):
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+
+
+def flip_in_header(content: bytearray, draw: random.Random) -> None:
+    content[draw.randrange(100)] ^= 1 << draw.randrange(8)
+
+
+def flip_in_schema(content: bytearray, draw: random.Random) -> None:
+    content[draw.randrange(100, _PAGE)] ^= 1 << draw.randrange(8)
+
+
+def overwrite(content: bytearray, draw: random.Random) -> None:
+    start, length = draw.randrange(len(content)), draw.choice((1, 64, _PAGE))
+    filling = draw.choice((bytes(length), draw.randbytes(length)))
+    content[start : start + length] = filling[: len(content) - start]
+
+
+def cut(content: bytearray, draw: random.Random) -> None:
+    del content[draw.randrange(1, len(content)) :]
+
+
+def exchange_pages(content: bytearray, draw: random.Random) -> None:
+    one, other = (slice(n * _PAGE, (n + 1) * _PAGE) for n in draw.sample(range(len(content) // _PAGE), 2))
+    content[one], content[other] = content[other], content[one]
+
+
+@pytest.mark.parametrize("damage", [flip_bits, flip_in_header, flip_in_schema, overwrite, cut, exchange_pages])
+async def test_a_damaged_file_says_what_was_written_or_is_refused(
+    taught_file: Path, tmp_path: Path, damage: Callable[[bytearray, random.Random], None]
+) -> None:
+    written, original, refused = await whole_state(taught_file), taught_file.read_bytes(), 0
+    for seed in range(120):
+        mutant = bytearray(original)
+        damage(mutant, random.Random(seed))
+        path = tmp_path / str(seed)
+        path.write_bytes(mutant)
+        try:
+            assert await whole_state(path) == written, seed
+        except StoreIncompatible:
+            refused += 1
+
+    assert refused > 20
+
+
+DAMAGES_THAT_ARE_SOUND_FOR_SQLITE = {
+    "a count": "UPDATE counts SET spam = spam + 1 WHERE name = (SELECT min(name) FROM counts)",
+    "counts of two tokens": (
+        "UPDATE counts SET spam = CASE name WHEN x'626f64793a31' THEN (SELECT spam FROM counts WHERE name = "
+        "x'626f64793a32') ELSE (SELECT spam FROM counts WHERE name = x'626f64793a31') END "
+        "WHERE name IN (x'626f64793a31', x'626f64793a32')"
+    ),
+    "the type of a name": "UPDATE counts SET name = CAST(name AS TEXT) WHERE name = x'626f64793a31'",
+    "a token less": "DELETE FROM counts WHERE name = x'626f64793a31'",
+    "a sum less": "DELETE FROM counts WHERE name = x'3d73636f72652b3530'",
+    "a lesson less": "DELETE FROM ledger WHERE message_key = 'm50'",
+    "the version of a lesson": "UPDATE ledger SET version = 'other' WHERE message_key = 'm50'",
+    "the number of changes": "UPDATE totals SET changes = changes + 1",
+    "the checksum": "UPDATE totals SET checksum = NULL OR 1.5",
+    "no totals": "DELETE FROM totals",
+    "two totals": "INSERT INTO totals SELECT * FROM totals",
+    "a field of the signature": "INSERT INTO signature VALUES ('more', '')",
+    "a table more": "CREATE TABLE more (x)",
+    "an index more": "CREATE INDEX more ON ledger (label)",
+    "a trigger": "CREATE TRIGGER more AFTER INSERT ON counts BEGIN DELETE FROM ledger; END",
+}
+
+
+@pytest.mark.parametrize(
+    "statement", DAMAGES_THAT_ARE_SOUND_FOR_SQLITE.values(), ids=list(DAMAGES_THAT_ARE_SOUND_FOR_SQLITE)
+)
+def test_rows_that_no_lesson_wrote_are_refused(taught_file: Path, tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(taught_file.read_bytes())
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(statement)
+        database.commit()
+
+    with pytest.raises(StoreIncompatible, match="is damaged"):
+        FileModel(path)
+
+
+async def test_totals_that_are_not_the_sums_of_the_counts_are_refused_whatever_the_checksum_says(
+    taught_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(taught_file.read_bytes())
+    model = FileModel(path)
+    monkeypatch.setattr(file_model, "apply_lesson", lambda *_: None)  # a program that forgets the totals
+    await learn(model, "new", "spam")
+    model.close()
+
+    with pytest.raises(StoreIncompatible, match="its totals are not the sums of its counts"):
+        FileModel(path)
+
+
+CALLS_OF_AN_OPEN_MODEL: list[Callable[[FileModel], Awaitable[object]]] = [
+    lambda model: model.look_up([b"body:%d" % n for n in range(251)]),
+    lambda model: model.entries([f"m{n}" for n in range(80)]),
+    lambda model: model.last_change(),
+    lambda model: learn(model, "new", "spam"),
+]
+
+
+async def test_a_file_that_is_damaged_while_it_is_open_gives_no_other_error(
+    taught_file: Path, tmp_path: Path
+) -> None:
+    original, refused = taught_file.read_bytes(), 0
+    for seed in range(100):
+        draw, path = random.Random(seed), tmp_path / str(seed)
+        path.write_bytes(original)
+        model = FileModel(path)
+        model._database.execute("PRAGMA cache_size = 1")  # as with a file that is larger than the cache
+        with path.open("r+b") as file:
+            for _ in range(30):
+                file.seek(draw.randrange(_PAGE, len(original)))
+                file.write(draw.randbytes(64))
+        for call in CALLS_OF_AN_OPEN_MODEL:
+            try:
+                await call(model)
+            except StoreIncompatible:
+                refused += 1
+        model.close()
+
+    assert refused > 20
+
+
+async def test_a_damaged_version_in_the_header_is_damage_and_no_lack_of_rights(
+    taught_file: Path, tmp_path: Path
+) -> None:
+    mutant, path = bytearray(taught_file.read_bytes()), tmp_path / "model"
+    mutant[18] = 3  # "file format write version", of which SQLite knows 1 and 2
+    path.write_bytes(mutant)
+    assert await whole_state(path) == await whole_state(taught_file)
+
+    model = FileModel(path)
+    with pytest.raises(StoreIncompatible, match="is damaged"):
+        await learn(model, "new", "spam")
+    model.close()
+
+
+@pytest.mark.parametrize("value", [None, "text", b"bytes"])
+@pytest.mark.parametrize("column", ["totals.checksum", "totals.vocabulary", "counts.spam"])
+async def test_what_is_no_number_where_a_number_belongs_is_damage(
+    taught_file: Path, tmp_path: Path, column: str, value: object
+) -> None:
+    path = tmp_path / "model"
+    path.write_bytes(taught_file.read_bytes())
+    model = FileModel(path)
+    table, name = column.split(".")
+    with closing(sqlite3.connect(path)) as database:  # the columns of the file are NOT NULL
+        fields = [field for _, field, *_ in database.execute(f"PRAGMA table_info({table})")]
+        database.execute(f"CREATE TABLE copy ({', '.join(fields)})")
+        database.execute(f"INSERT INTO copy SELECT * FROM {table}")
+        database.execute(f"UPDATE copy SET {name} = ?", (value,))
+        database.execute(f"DROP TABLE {table}")
+        database.execute(f"ALTER TABLE copy RENAME TO {table}")
+        database.commit()
+
+    with pytest.raises(StoreIncompatible, match="is damaged"):
+        await model.look_up([b"body:1"])
+    model.close()
+
+
+async def test_a_write_ahead_log_that_is_damaged_gives_the_state_after_some_whole_lessons(tmp_path: Path) -> None:
+    path, states = tmp_path / "model", list[object]()
+    model = FileModel(path)
+    for n in range(20):
+        await learn(model, f"m{n}", "spam")
+        states.append(await state(model))
+    files = {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal")}
+    model.close()
+
+    for seed in range(100):
+        mutant, copy = bytearray(files["-wal"]), tmp_path / f"copy-{seed}"
+        (flip_bits if seed % 2 else cut)(mutant, random.Random(seed))
+        copy.write_bytes(files[""])
+        Path(f"{copy}-wal").write_bytes(mutant)
+        try:
+            again = FileModel(copy)
+        except StoreIncompatible:
+            continue
+        found = await state(again)
+        again.close()
+        assert found in states or found == await state(MemoryModel()), seed
 
 
 def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
