@@ -48,13 +48,20 @@ def indented(text: str) -> list[str]:
 
 def run(script: str, folder: Path) -> str:
     """What a shell prints that runs the script in the folder, which is its home; it must succeed."""
-    environment = {
-        **os.environ,
-        "HOME": str(folder),
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
+    return paste(f"set -euo pipefail\n{script}", folder, home=folder, path=f"{Path(sys.executable).parent}:")
+
+
+def paste(script: str, folder: Path, *, home: Path, path: str = "") -> str:
+    """What a new shell in the folder prints that gets these lines; the last one must succeed.
+
+    ``path`` is what stands before the folders of programs of this user, of which a virtual environment is none.
+    """
+    own = str(Path(sys.executable).parent)
+    programs = ":".join(part for part in os.environ["PATH"].split(":") if part != own)
+    environment = {**os.environ, "HOME": str(home), "PATH": path + programs}
+    environment.pop("VIRTUAL_ENV", None)
     result = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
+        ["bash", "-c", script],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -62,5 +69,5 @@ def run(script: str, folder: Path) -> str:
         timeout=100,
         check=False,
     )
-    assert result.returncode == 0, result.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout

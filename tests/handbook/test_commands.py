@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Callable
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from nbstream.cli.command_line import build_parser
 from nbstream.config import load_settings
-from tests.handbook.pages import PAGES, README, fenced, indented, name_of, page, run
+from nbstream.demo.mail import labelled_mail
+from tests.handbook.pages import PAGES, README, ROOT, fenced, indented, name_of, page, paste, run, section
 from tests.integration.daemon import DaemonProcess
 from tests.redis_servers.access import Certificates
 
@@ -42,13 +49,78 @@ def steps_printed(text: str, folder: Path) -> str:
         )
 
 
-def test_the_first_steps_of_the_readme_end_in_spam_and_ham(tmp_path: Path, redis_binary: Path) -> None:
-    (steps,) = fenced(README.read_text(), "sh")
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder with what a fresh clone has, and the native library, where it is built."""
+    made_here = ".git", ".venv*", ".*_cache", ".hypothesis", ".fuzz", "__pycache__", "target", "dist", "site"
+    return shutil.copytree(ROOT, tmp_path / "clone", ignore=shutil.ignore_patterns(*made_here))
 
-    printed = run(steps, tmp_path)
+
+@contextmanager
+def made(command: str, clone: Path, home: Path, until: str) -> Iterator[None]:
+    """Run a command of make in the clone until it has printed this, and what follows beside it; Ctrl-C ends it."""
+    words = shlex.split(command.partition("#")[0])
+    environment = {name: value for name, value in os.environ.items() if name not in {"VIRTUAL_ENV", "MAKEFLAGS"}}
+    process = subprocess.Popen(
+        words,
+        cwd=clone,
+        env={**environment, "HOME": str(home)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout
+    try:
+        printed = ""
+        while until not in printed:
+            line = process.stdout.readline()
+            assert line, printed
+            printed += line
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        with process:  # until all that it started has ended
+            process.stdout.read()
+
+
+@pytest.mark.timeout(600)  # pip installs what the daemon needs
+def test_each_command_of_the_readme_works_as_pasted_in_a_fresh_clone(
+    clone: Path, tmp_path: Path, redis_binary: Path
+) -> None:
+    text = README.read_text()
+    demo, run_daemon = (line for line in indented(section(text, "See it")) if line.startswith("make "))
+    first, teach, measure = fenced(section(text, "First steps"), "sh")
+    (library,) = fenced(text, "python")
+    assert re.findall(r"^(?: {4}|\$ )?nbstream [a-z].*", text, re.MULTILINE) == [
+        line for block in (first, teach, measure) for line in block.splitlines() if line.startswith("nbstream ")
+    ]
+    configuration = tmp_path / ".config/nbstream/nbstream.yaml"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text("listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\n")
+    for folder in (".Junk/cur", ".Junk/new", ".Archive/cur", ".Archive/new", "cur", "new"):
+        (tmp_path / "Maildir" / folder).mkdir(parents=True)
+    for number, mail in enumerate(islice(labelled_mail(1), 140)):
+        folder = {"spam": ".Junk/cur", "ham": ".Archive/cur"}[mail.label or ""] if number < 130 else "new"
+        (tmp_path / "Maildir" / folder / str(number)).write_bytes(mail.raw)
+
+    with made(demo, clone, tmp_path, "http://"):
+        printed = paste(first, clone, home=tmp_path)
+    with made(run_daemon, clone, tmp_path, "http://"):
+        lines = teach.splitlines()
+        taught = "".join(f"{line}; echo exit $?\n" for line in lines)
+        answers = paste(taught, clone, home=tmp_path)
+    measured = paste(measure, clone, home=tmp_path)
+    used = paste(f". .venv/bin/activate\npython3 - <<'END'\n{library}END\n", clone, home=tmp_path)
 
     assert re.search(r"^  spam +[01]\.", printed, re.MULTILINE)
     assert re.search(r"^  ham +[01]\.", printed, re.MULTILINE)
+    codes = [int(code) for code in re.findall(r"^exit (\d+)$", answers, re.MULTILINE)]
+    assert codes == [int(line.startswith("nbstream check")) for line in lines], answers  # there is spam
+    assert re.search(r"^spam +[01]\.\d+ +\S+/Maildir/new/13\d ", answers, re.MULTILINE), answers
+    assert "http://127.0.0.1:" in answers
+    assert "spam" in measured
+    assert used == "unsure\n"
 
 
 def test_the_first_steps_of_the_tutorial_work_as_they_stand(tmp_path: Path, redis_binary: Path) -> None:
