@@ -102,6 +102,7 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
         parts.metrics.registry,
         DaemonFindings(health_check.redis_findings, health_check.other_findings, model_lookups.findings),
         activity,
+        parts.bound_addresses,
         model_lookups.model_state,
         model_lookups.message_record,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.assembly.delivery import make_next_hop
@@ -39,6 +39,7 @@ from nbstream.store.sender_lists import FollowedSenderLists
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from nbstream.addresses import ListenAddress
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
     from nbstream.daemon.metrics import DaemonMetrics
@@ -83,6 +84,7 @@ class ServerParts:
     """The parts that the server runs and the listeners use.
 
     ``spam_filter`` decides by the settings at the start; the one in force is that of the runtime.
+    ``bound_addresses`` has where each open listener listens, with the port that the system chose.
     """
 
     clients: RedisClients
@@ -98,6 +100,7 @@ class ServerParts:
     background: BackgroundTasks
     own_models: OwnModels
     correspondents: Correspondents | None
+    bound_addresses: dict[str, ListenAddress] = field(default_factory=dict)
 
 
 def make_parts(

@@ -20,6 +20,7 @@ from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.daemon.parts import background_work, make_parts
 from nbstream.daemon.runtime import check_settings, make_runtime
 from nbstream.errors import StoreUnavailable
+from nbstream.server.sockets import bound_address
 from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import readable_replies
 
@@ -202,9 +203,11 @@ class Server:
     async def _open_listeners(self, parts: ServerParts, sockets: SocketsByName) -> None:
         """Start all listeners of this process, and the background work of those that have some."""
         for entry in LISTENERS:
-            has_socket = entry.listen_address(self.settings.listeners) is not None
-            if not entry.is_on(self.settings.listeners) or (has_socket and entry.name not in sockets):
+            address = entry.listen_address(self.settings.listeners)
+            if not entry.is_on(self.settings.listeners) or (address is not None and entry.name not in sockets):
                 continue
+            if address is not None:
+                parts.bound_addresses[entry.name] = bound_address(address, sockets[entry.name][0])
             assert self._runtime is not None
             listener = make_listener(entry, self.settings, parts, self._runtime, self._refuses_mail)
             self._listeners.append((entry, listener))

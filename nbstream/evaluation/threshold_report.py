@@ -185,7 +185,7 @@ def threshold_columns(tuning: TuningResult) -> list[Column]:
     missed = [_Percentage.of(choice.error_counts.spam_missed_rate()) for choice in choices]
     cost = [_Percentage.of(choice.error_counts.relative_cost(cost_ratio)) for choice in choices]
     return [
-        Column(0, "", [choice.name for choice in choices]),
+        Column(0, "threshold", [choice.name for choice in choices]),
         Column(1, "from P", [format_threshold_rounded_up(choice.spam_threshold) for choice in choices]),
         Column(4, "ham called spam", [f"{choice.error_counts.ham_called_spam[0]:,}" for choice in choices]),
         Column(2, "% of ham", [percentage.format_value(3) for percentage in lost]),

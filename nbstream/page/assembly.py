@@ -36,6 +36,7 @@ from nbstream.store.sender_lists import StoredSenderLists
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+    from nbstream.addresses import ListenAddress
     from nbstream.assembly.store import RedisClients
     from nbstream.config import Settings
     from nbstream.delivery.next_hop import NextHop
@@ -85,6 +86,7 @@ class PageParts:
     registry: MetricsRegistry
     findings: DaemonFindings
     activity: ActivityRecorder
+    bound_addresses: Mapping[str, ListenAddress]
     model_state: Callable[[], ModelState | None]
     message_record: Callable[[str], Awaitable[MessageRecord | None]]
 
@@ -136,7 +138,7 @@ def make_page(parts: PageParts) -> PageServer:
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
     views: list[View] = [
-        NowView(settings, parts.mirror, parts.findings, parts.activity),
+        NowView(settings, parts.mirror, parts.findings, parts.activity, parts.bound_addresses),
         MessagesView(
             row_search,
             settings.memory,

@@ -18,6 +18,7 @@ from nbstream.store.cancellation import cancel_and_wait
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+    from nbstream.addresses import ListenAddress
     from nbstream.config import Settings
     from nbstream.findings import Finding
     from nbstream.page.activity import ActivityRecorder
@@ -70,13 +71,19 @@ class NowView(View):
     navigation = ("/ui/", "Now")
 
     def __init__(
-        self, settings: Settings, mirror: Mirror, findings: DaemonFindings, activity: ActivityRecorder
+        self,
+        settings: Settings,
+        mirror: Mirror,
+        findings: DaemonFindings,
+        activity: ActivityRecorder,
+        bound_addresses: Mapping[str, ListenAddress],
     ) -> None:
         self._mirror = mirror
         self._findings = findings
         self._health = _RememberedHealth(findings.health)
         self._activity = activity
         self._addresses = _listener_addresses(settings)
+        self._bound_addresses = bound_addresses
         self._redis_address = settings.redis.display_url
 
     def routes(self) -> Iterable[PageRoute]:
@@ -91,7 +98,10 @@ class NowView(View):
         span = _span_of(request)
         findings = [*self._findings.redis(), *await self._health.findings(), *self._findings.model()]
         now = self._activity.sample()
-        listeners = [(name, address, now.connections.get(name)) for name, address in self._addresses.items()]
+        listeners = [
+            (name, str(self._bound_addresses.get(name, address)), now.connections.get(name))
+            for name, address in self._addresses.items()
+        ]
         values = {
             "at": now.at,
             "findings": findings,
@@ -158,7 +168,7 @@ def _local(at: float) -> str:
 
 
 def _listener_addresses(settings: Settings) -> Mapping[str, str]:
-    """Return where the listeners of this daemon listen, by their names; empty for one without an address."""
+    """Return where the listeners of this daemon are to listen, by their names; empty for one without a socket."""
     sections = {name: getattr(settings.listeners, name) for name in type(settings.listeners).model_fields}
     return {name: str(getattr(section, "listen", "")) for name, section in sections.items() if section is not None}
 

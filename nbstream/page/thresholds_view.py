@@ -96,7 +96,7 @@ def draw_histogram(classes: Sequence[ScoreClass], thresholds: Thresholds) -> Mar
     a log scale, since it is the few messages on the wrong side that matter.
     """
     highest = max(1, *(max(each.ham, each.spam) for each in classes))
-    x_scale, y_scale = _FRAME.x_scale(0, len(classes)), _FRAME.y_scale(-1.15, 1.15)
+    x_scale, y_scale = _FRAME.x_scale(0, len(classes)), _FRAME.y_scale(-1.25, 1.25)
     bars = [
         bar
         for number, each in enumerate(classes)

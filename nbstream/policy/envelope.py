@@ -1,7 +1,7 @@
-"""The envelope of a checked message: who sent it to whom through which listener, its subject, and what was done.
+"""The envelope of a checked message: from whom to whom, through which listener, its subject, and what was done.
 
 Rules: what a listener does not know is not invented, but None or empty. All texts come from outside and may be
-anything; each is cut to a length, and of many recipients the first ones are kept. The subject is read when the
+anything; each is cut to a length, and of many recipients the first ones are kept. The header is read when the
 envelope is built, which is not while the message is being checked: until then the beginning of the message is
 kept, and nothing else of it.
 """
@@ -25,12 +25,12 @@ MAX_RECIPIENTS = 10
 MAX_ADDRESS_LENGTH = 320
 """The longest address: 64 characters, the @, and 255 characters (RFC 5321 4.5.3.1)."""
 
-MAX_SUBJECT_LENGTH = 256
+MAX_FIELD_LENGTH = 256
 
 MAX_HEAD_BYTES = 32 * 1024
-"""How much of the beginning of a message is searched for its subject."""
+"""How much of the beginning of a message is searched for its subject and sender."""
 
-_MAX_SUBJECT_BYTES = 16 * MAX_SUBJECT_LENGTH  # an encoded word of 75 bytes may have no more than 11 characters
+_MAX_FIELD_BYTES = 16 * MAX_FIELD_LENGTH  # an encoded word of 75 bytes may have no more than 11 characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class RememberedEnvelope:
     """The envelope of a checked message, and what was done with it.
 
     ``sender`` and the recipients are those of ``Addresses``; a row that is read has those of former checks too.
-    ``subject`` is decoded, and None where the message has none. ``action`` has the kinds of the actions that were
+    ``subject`` and ``header_from``, what people know as From, are decoded, and None where the message has none.
+    ``action`` has the kinds of the actions that were
     taken, the mildest first, and is empty where a program asked that acts itself.
     """
 
@@ -70,6 +71,7 @@ class RememberedEnvelope:
     recipient_count: int = 0
     subject: str | None = None
     action: str = ""
+    header_from: str | None = None
 
 
 BuildEnvelope: TypeAlias = "Callable[[], RememberedEnvelope]"
@@ -77,7 +79,7 @@ BuildEnvelope: TypeAlias = "Callable[[], RememberedEnvelope]"
 
 
 def head_of(message: Message) -> bytes:
-    """Return the beginning of a message in which the subject is looked for; that is no copy of most messages."""
+    """Return the beginning of a message in which its fields are looked for; that is no copy of most messages."""
     return b"" if message.is_bare_text else message.raw[:MAX_HEAD_BYTES]
 
 
@@ -88,12 +90,13 @@ def make_envelope(listener: str, addresses: Addresses, head: bytes, action: str 
         addresses.sender,
         addresses.recipients,
         addresses.recipient_count,
-        read_subject(head),
+        read_field(head, "subject"),
         action,
+        read_field(head, "from"),
     )
 
 
-def read_subject(head: bytes) -> str | None:
-    """Return the decoded subject of the message that begins with ``head``, or None."""
-    field = header_fields.find_field(head, header_fields.body_offset(head), "subject")
-    return decode_encoded_words(field.value[:_MAX_SUBJECT_BYTES])[:MAX_SUBJECT_LENGTH] if field else None
+def read_field(head: bytes, name: str) -> str | None:
+    """Return the decoded text of a field of the message that begins with ``head``, at most 256 characters."""
+    field = header_fields.find_field(head, header_fields.body_offset(head), name)
+    return decode_encoded_words(field.value[:_MAX_FIELD_BYTES])[:MAX_FIELD_LENGTH] if field else None

@@ -321,7 +321,7 @@ class MemorySettings(Section):
     """
 
     envelope: bool | None = None
-    """Remember also the sender, up to thirty recipients, the subject and the action of each checked message, for
+    """Remember also sender, up to thirty recipients, From, subject and action of each checked message, for
     the list on the page. ``null`` is ``true`` where ``listeners.http`` is on, and ``false`` elsewhere. It takes
     about 1.4 kB of Redis, and 0.6 kB without envelopes.
     """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OwnMessage:
-    """A message of a user. ``sender`` is that of the envelope, ``subject`` is decoded; None where nobody knows.
+    """A message of a user. ``sender`` and ``subject`` are what its header says, decoded; None where nobody knows.
 
     ``verdict`` is None where it was another's, and cannot be found out again. ``label`` is what he has called it.
     """
@@ -156,7 +156,12 @@ class OwnMail:
         return OwnMessage(row.id, row.checked_at, sender, envelope.subject, verdict, label)
 
     def _sender_for(self, address: str, envelope: RememberedEnvelope) -> str | None:
-        """Return the sender; only its domain where it names another recipient (VERP)."""
+        """Return From, which every copy with this id has; else the sender of the envelope.
+
+        Of one that names another recipient (VERP), only the domain is returned.
+        """
+        if envelope.header_from:
+            return envelope.header_from
         sender = envelope.sender or ""
         others = [other for other in envelope.recipients if self._parts.user_of(other) != address]
         if any(canonical_address(other).replace("@", "=") in canonical_address(sender) for other in others):

@@ -37,6 +37,56 @@ _TOUCHING = """() => [...document.querySelectorAll('svg.chart')].flatMap((chart)
 })"""
 
 
+def broken_words(visitor: Visitor) -> list[str]:
+    """Words of a usual length that go over the end of a line."""
+    found: list[str] = visitor.page.evaluate(_BROKEN)
+    return found
+
+
+_BROKEN = """() => {
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+  const found = []
+  while (texts.nextNode()) {
+    if (texts.currentNode.parentElement.closest('svg, pre, script')) continue
+    for (const word of texts.currentNode.data.matchAll(/(?<!\\S)[\\p{L}\\p{N}.@]{2,}(?!\\S)/gu)) {
+      const range = document.createRange()
+      range.setStart(texts.currentNode, word.index)
+      range.setEnd(texts.currentNode, word.index + word[0].length)
+      const pieces = [...range.getClientRects()]
+      const lines = new Set(pieces.map((piece) => Math.round(piece.top)))
+      const length = pieces.reduce((sum, piece) => sum + piece.width, 0)
+      if (lines.size > 1 && length < 150) found.push(`broken: ${word[0]}`)
+    }
+  }
+  return found.slice(0, 5)
+}"""
+
+
+def narrow_charts(visitor: Visitor) -> list[str]:
+    """The charts that leave a part of their card empty at a side."""
+    found: list[str] = visitor.page.evaluate(_NARROW_CHARTS)
+    return found
+
+
+_NARROW_CHARTS = """() => [...document.querySelectorAll('svg.chart, svg.waterfall')].flatMap((chart) => {
+  const style = getComputedStyle(chart.parentElement)
+  const room = chart.parentElement.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)
+  const width = chart.getBoundingClientRect().width
+  return width < room - 1 ? [`a chart is ${width} wide of ${room}`] : []
+})"""
+
+
+def nameless_columns(visitor: Visitor) -> list[str]:
+    """The heads of tables, names of facts and labels without a word."""
+    found: list[str] = visitor.page.evaluate(_NAMELESS)
+    return found
+
+
+_NAMELESS = """() => [...document.querySelectorAll('th, dt, label, button, summary, legend')]
+  .filter((label) => !label.textContent.trim() && !label.getAttribute('aria-label'))
+  .map((label) => `without a word: ${label.outerHTML}`)"""
+
+
 def tables_without_words(visitor: Visitor) -> list[str]:
     """The tables of which a screen reader says too little: no caption, or cells that are none for it."""
     found: list[str] = visitor.page.evaluate(_TABLES)
@@ -69,6 +119,9 @@ def faults(visitor: Visitor, path: str, *, has_axe: bool) -> list[str]:
         *(visitor.grave_violations() if has_axe else []),
         *visitor.overflowing(),
         *touching_labels(visitor),
+        *broken_words(visitor),
+        *narrow_charts(visitor),
+        *nameless_columns(visitor),
         *tables_without_words(visitor),
         *visitor.take_problems(),
     ]

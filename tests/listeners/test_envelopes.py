@@ -19,6 +19,7 @@ from tests.listeners.smtp.smtp_listener import Way, open_smtp_listener
 from tests.listeners.spamd.spamd_listener import open_spamd, request
 from tests.listeners.stream.stream_worker import working
 
+FROM = "Ann <ann@header.example>"
 MAIL = b"From: Ann <ann@header.example>\r\nSubject: =?utf-8?q?caf=C3=A9?=\r\n\r\nwords\r\n"
 
 
@@ -59,7 +60,7 @@ async def test_smtp_and_lmtp_know_sender_recipients_and_action(
         assert (await running.send(MAIL, "bob@y.example", "bounces@x.example")).startswith("250")
 
     assert envelopes.only_one == RememberedEnvelope(
-        way.listener_name, "bounces@x.example", ("bob@y.example",), 1, "café", "pass"
+        way.listener_name, "bounces@x.example", ("bob@y.example",), 1, "café", "pass", FROM
     )
 
 
@@ -86,7 +87,7 @@ async def test_a_milter_knows_what_the_mail_server_says(client: Redis, envelopes
         server.close()
 
     assert envelopes.only_one == RememberedEnvelope(
-        "milter", "ann@x.example", ("bob@y.example", "carl@y.example"), 2, "café", "pass"
+        "milter", "ann@x.example", ("bob@y.example", "carl@y.example"), 2, "café", "pass", FROM
     )
 
 
@@ -98,7 +99,9 @@ async def test_rspamds_protocol_names_sender_and_recipients_in_fields(
         answer = await running.ask("/checkv2", MAIL, From="<ann@x.example>", Rcpt="<bob@y.example>")
         assert answer.status == 200
 
-    assert envelopes.only_one == RememberedEnvelope("http", "ann@x.example", ("bob@y.example",), 1, "café")
+    assert envelopes.only_one == RememberedEnvelope(
+        "http", "ann@x.example", ("bob@y.example",), 1, "café", "", FROM
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,15 +119,15 @@ async def test_who_names_no_addresses_has_none(
         running.listener.apply(make_runtime(envelopes.observe(running.spam_filter)))
         assert (await running.ask(path, MAIL, Content_Type=content_type)).status == 200
 
-    assert envelopes.only_one == RememberedEnvelope("http", subject=subject)
+    assert envelopes.only_one == RememberedEnvelope("http", subject=subject, header_from=FROM if subject else None)
 
 
-async def test_spamd_knows_the_subject_alone(client: Redis, envelopes: Envelopes) -> None:
+async def test_spamd_knows_the_header_alone(client: Redis, envelopes: Envelopes) -> None:
     async with open_spamd(client) as running:
         running.listener.apply(make_runtime(envelopes.observe(running.opened_filter.spam_filter)))
         assert b"EX_OK" in await running.ask(request("CHECK", "User: bob", message=MAIL))
 
-    assert envelopes.only_one == RememberedEnvelope("spamd", subject="café")
+    assert envelopes.only_one == RememberedEnvelope("spamd", subject="café", header_from=FROM)
 
 
 async def test_an_entry_of_a_stream_may_name_a_recipient(
@@ -134,4 +137,4 @@ async def test_an_entry_of_a_stream_may_name_a_recipient(
         worker.listener.apply(make_runtime(envelopes.observe(worker.filter)))
         assert "verdict" in await worker.answer(raw=MAIL, to="bob@y.example", **{"from": "a program"})
 
-    assert envelopes.only_one == RememberedEnvelope("stream", None, ("bob@y.example",), 1, "café")
+    assert envelopes.only_one == RememberedEnvelope("stream", None, ("bob@y.example",), 1, "café", "", FROM)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.addresses import TcpAddress
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.daemon import health
@@ -52,7 +53,8 @@ class Process:
         """The page, as a reader gets it."""
         check = HealthCheck(self.parts, lambda: self.is_draining[0])
         findings = DaemonFindings(check.redis_findings, check.other_findings, self.findings)
-        view = NowView(self.settings, self.parts.mirror, findings, self.activity)
+        bound = {"smtp": TcpAddress("127.0.0.1", 2525)}
+        view = NowView(self.settings, self.parts.mirror, findings, self.activity, bound)
         async with open_page(self.client, view) as page, page.browser(Role.READ) as browser:
             answer = await browser.get(f"/ui/{query}")
         assert answer.status == 200
@@ -97,7 +99,7 @@ async def test_it_says_what_the_metrics_of_the_daemon_say(client: Redis, tmp_pat
     assert "Nothing is wrong." in words
     assert "ham 5 unsure 1 spam 2 reject 0 unchecked 2 The check of 2 messages failed" in words
     assert "10 messages 0.2 a minute" in words
-    assert "smtp 127.0.0.1:0 1 2 1 http 127.0.0.1:8025 \u2013 \u2013 \u2013" in words
+    assert "smtp 127.0.0.1:2525 1 2 1 http 127.0.0.1:8025 \u2013 \u2013 \u2013" in words
     assert "Counts here up to date Quarantine 2 messages, counted once a minute" in words
     (body,) = re.findall("<tbody>\n(.*?)</tbody>", page.partition("The same as a table")[2], re.DOTALL)[:1]
     rows = [

@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import (
     MAX_ADDRESS_LENGTH,
+    MAX_FIELD_LENGTH,
     MAX_HEAD_BYTES,
     MAX_RECIPIENTS,
-    MAX_SUBJECT_LENGTH,
     Addresses,
     RememberedEnvelope,
     head_of,
     make_envelope,
-    read_subject,
+    read_field,
 )
 
 
 def subject_of(raw: bytes) -> str | None:
-    return read_subject(head_of(Message.parse(raw)))
+    return read_field(head_of(Message.parse(raw)), "subject")
 
 
 def test_the_subject_is_decoded_and_unfolded() -> None:
@@ -57,9 +57,9 @@ def test_the_beginning_of_an_ordinary_message_is_no_copy() -> None:
 
 @given(st.binary(), st.integers(1, 3000))
 def test_any_subject_is_read_and_bounded(value: bytes, times: int) -> None:
-    subject = read_subject(b"Subject: " + value * times + b"\r\n\r\n")
+    subject = read_field(b"Subject: " + value * times + b"\r\n\r\n", "subject")
 
-    assert subject is None or len(subject) <= MAX_SUBJECT_LENGTH
+    assert subject is None or len(subject) <= MAX_FIELD_LENGTH
 
 
 @given(st.none() | st.text(), st.lists(st.text(), max_size=30), st.integers(1, 400))
@@ -80,6 +80,7 @@ def test_addresses_are_cut_and_the_first_recipients_are_kept(
 def test_an_envelope_has_what_is_known() -> None:
     addresses = Addresses.of("", ["ann@x.example"])
 
-    assert make_envelope("smtp", addresses, b"Subject: hi\r\n\r\n", "pass") == RememberedEnvelope(
-        "smtp", "", ("ann@x.example",), 1, "hi", "pass"
+    head = b"Subject: hi\r\nFrom: =?utf-8?q?Zo=C3=AB?= <zoe@x.example>\r\n\r\n"
+    assert make_envelope("smtp", addresses, head, "pass") == RememberedEnvelope(
+        "smtp", "", ("ann@x.example",), 1, "hi", "pass", "Zo\u00eb <zoe@x.example>"
     )

@@ -48,6 +48,20 @@ async def test_a_verdict_for_several_is_that_of_his_own_filter(client: Redis, tm
     assert "Lunch on Friday? wanted" in bob
 
 
+async def test_from_is_what_the_header_says_and_without_it_the_sender_of_the_envelope(site: UserSite) -> None:
+    named = b"From: =?utf-8?q?Zo=C3=AB_Baker?= <zoe@bakery.example>\nSubject: Rolls\n\nWarm\n"
+    ids = [
+        await site.check(raw, ANN, sender="bounce-17@lists.example") for raw in (named, b"Subject: Bare\n\nCold\n")
+    ]
+    async with site.browser(ANN) as browser:
+        shown = [words((await browser.get(f"/my/messages/{message_id}")).text) for message_id in ids]
+        listed = words((await browser.get("/my/messages")).text)
+
+    assert ["From Zo\u00eb Baker <zoe@bakery.example> Came" in page for page in (shown[0], listed)] == [True, True]
+    assert "bounce-17" not in shown[0]
+    assert "From bounce-17@lists.example Came" in shown[1]
+
+
 async def test_the_list_goes_on_page_by_page(site: UserSite) -> None:
     for n in range(30):
         await site.check(LUNCH.replace(b"Friday", b"day %d" % n).replace(b"<l@x>", b"<%d@x>" % n), ANN)

@@ -112,7 +112,7 @@ class MessageRow:
         values: list[object] = [self.checked_at, self.verdict, self.probability, self.policy]
         if envelope := self.envelope:
             values += envelope.listener, envelope.sender, envelope.recipients, envelope.recipient_count
-            values += envelope.subject, envelope.action
+            values += envelope.subject, envelope.action, envelope.header_from
         try:
             packed = orjson.dumps(values)
         except TypeError:  # half of a surrogate pair
@@ -152,12 +152,12 @@ def _read_envelope(values: Any, others: Any) -> RememberedEnvelope:
 
     Raises ``ValueError`` or ``TypeError`` for others than ``pack`` writes.
     """
-    listener, sender, recipients, recipient_count, subject, action = values
+    listener, sender, recipients, recipient_count, subject, action, header_from = values
     texts = [listener, action, *recipients, *others]
-    texts += [text for text in (sender, subject) if text is not None]
+    texts += [text for text in (sender, subject, header_from) if text is not None]
     "".join(texts)  # or TypeError: it is the fastest look at all of them
     count = int(recipient_count) + len(others)
-    return RememberedEnvelope(listener, sender, (*recipients, *others), count, subject, action)
+    return RememberedEnvelope(listener, sender, (*recipients, *others), count, subject, action, header_from)
 
 
 def normalize_address(text: str) -> str:

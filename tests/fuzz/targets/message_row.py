@@ -22,7 +22,7 @@ def _check(data: bytes) -> None:
 
 
 _ENVELOPE = RememberedEnvelope(
-    "smtp", "ann@x.example", ("bob@y.example", ""), 12, "caf\u00e9 \udcff", "pass, quarantine"
+    "smtp", "ann@x.example", ("bob@y.example", ""), 12, "caf\u00e9 \udcff", "pass, quarantine", "Ann \udcff <a@x>"
 )
 
 TARGET = FuzzTarget(
@@ -33,8 +33,8 @@ TARGET = FuzzTarget(
         b'[1.0,"ham",0.25,"default"]\n["released",1e300,"page \\ud800"]\n["a@x"]\nabcdefgh ABCDEFGH',
         b'[1e400,"ham",0.5,"default"]\n\n\n',
         b'[NaN,"ham",0.5,"default"]\n\n\n',
-        b'[1e300,"ham",-1e300,"default","smtp",null,[],1e300,null,""]\n\n\n',
-        b'[1,"ham",0.5,"default","smtp",7,[8],9,{},null]\n\n\n',
+        b'[1e300,"ham",-1e300,"default","smtp",null,[],1e300,null,"",null]\n\n\n',
+        b'[1,"ham",0.5,"default","smtp",7,[8],9,{},null,7]\n\n\n',
     ),
     words=(
         b'\n["released",1800000000.5,"page ann"]',
