@@ -151,9 +151,9 @@ class ModelKeys:
         return self._key("importing")
 
     @property
-    def staged_pattern(self) -> str:
-        """The pattern of a SCAN that matches the keys that imports have staged and no others."""
-        return self._key("import:*")
+    def staging(self) -> str:
+        """A string: the last import that has begun to stage, until it has removed what it staged."""
+        return self._key("staging")
 
     def staged(self, import_id: str) -> StagedKeys:
         """The keys under which the import of that id stages what it reads."""

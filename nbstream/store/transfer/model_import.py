@@ -19,7 +19,6 @@ from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import MAX_CHANGES
-from nbstream.store.model.scan import remove_keys
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
 
@@ -56,7 +55,10 @@ class ModelImport:
         with store_errors():
             if not await client.set(keys.importing, self._import_id, nx=True, ex=_LEASE_SECONDS):
                 raise StoreUnavailable("another import into this model is under way, or was killed a minute ago")
-            await remove_keys(client, keys.staged_pattern)
+            killed: Any = await client.get(keys.staging)
+            if killed:
+                await self._remove_staged(killed.decode())
+            await client.set(keys.staging, self._import_id)
             if await client.exists(keys.totals, *keys.counts):
                 raise self._not_empty_error()
 
@@ -109,7 +111,7 @@ class ModelImport:
         with store_errors():
             answer: Any = await model.client.register_script(lua_script("commit_import.lua"))(
                 keys=[
-                    *(keys.importing, keys.sequence, keys.changes, staged.entry_ids),
+                    *(keys.importing, keys.staging, keys.sequence, keys.changes, staged.entry_ids),
                     *(key for pair in moved for key in pair),
                 ],
                 args=[self._import_id, least_change, MAX_CHANGES, staged.ledger(""), keys.ledger("")],
@@ -145,9 +147,18 @@ class ModelImport:
             return
         client, keys = self._model.client, self._model.keys
         with store_errors():
+            await self._remove_staged(self._import_id)
             if await client.get(keys.importing) == self._import_id.encode():
-                await client.delete(keys.importing)
-            await remove_keys(client, self._staged_keys.pattern)
+                await client.delete(keys.staging, keys.importing)
+
+    async def _remove_staged(self, import_id: str) -> None:
+        """Remove what an import has staged, in bounded steps, without a look at all keys of Redis."""
+        client: Any = self._model.client
+        staged = self._model.keys.staged(import_id)
+        while ids := await client.zrange(staged.entry_ids, 0, _ENTRIES_PER_STEP - 1):
+            await client.unlink(*(staged.ledger(message_key.decode()) for message_key in ids))
+            await client.zremrangebyrank(staged.entry_ids, 0, len(ids) - 1)
+        await client.unlink(staged.totals, *staged.counts, *staged.prequential_scores)
 
     def _not_empty_error(self) -> StoreIncompatible:
         keys = self._model.keys

@@ -223,6 +223,31 @@ async def test_lessons_are_refused_while_an_import_runs_and_no_longer(model: Mod
     assert not other.last_refusal
 
 
+async def staged_keys(model: Model) -> list[bytes]:
+    return [key async for key in model.client.scan_iter(match=f"{model.keys.staged('*').base}import:*")]
+
+
+async def test_an_import_removes_what_a_killed_one_has_staged_and_looks_at_no_other_key(
+    model: Model, other: Model
+) -> None:
+    await teach(model)
+    content = await export_model(model)
+    killed = ModelImport(other)
+    await killed.begin()
+    for number in range(1200):  # several steps
+        await killed.stage(archive.LedgerRecord(f"k{number}", {b"change": b"1-1", b"label": b"spam"}, 3_600_000))
+    await killed.stage(archive.CountsRecord("spam", {b"a": 1000}))
+    await other.client.delete(other.keys.importing)  # as it is after a minute
+    await other.client.config_resetstat()
+
+    await import_model(other, content)
+
+    statistics: Any = await other.client.info("commandstats")
+    assert "cmdstat_scan" not in statistics
+    assert await staged_keys(other) == []
+    assert await stored_hashes(other) == await stored_hashes(model)
+
+
 async def test_an_import_whose_time_is_over_changes_nothing(model: Model, other: Model) -> None:
     """A lesson may have come meanwhile."""
     late, later = ModelImport(other), ModelImport(other)
@@ -261,7 +286,7 @@ async def test_an_import_that_has_lost_its_lease_ends_and_leaves_nothing_staged(
         await import_model(other, content)
 
     assert await stored(other) == before
-    assert [key async for key in other.client.scan_iter(match=other.keys.staged_pattern)] == []
+    assert await staged_keys(other) == []
 
 
 async def test_no_model_of_a_file_is_changed_where_one_has_lost_its_lease(
