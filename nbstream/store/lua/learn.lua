@@ -43,7 +43,7 @@ local names,  -- the distinct names of tokens and then of sums to which the less
 name_count, token_count = tonumber(name_count), tonumber(token_count)
 class_count, lesson_count = tonumber(class_count), tonumber(lesson_count)
 if redis.call('EXISTS', importing_key) == 1 then
-  return redis.error_reply('IMPORTING lessons are refused as long as an import into this model runs')
+  return redis.error_reply('IMPORTING lessons are refused until an import into this model ends; repeat one that was killed')
 end
 local layer_keys = layer_epoch ~= '' and lesson_count + 1 or 0
 local first_entry_key = #KEYS - layer_keys - lesson_count + 1

@@ -147,7 +147,10 @@ class ModelKeys:
 
     @property
     def importing(self) -> str:
-        """A string: which import is under way; it expires. Lessons are refused while it is there."""
+        """A string: which import is under way. Lessons are refused while it is there.
+
+        It expires, except while the ledger entries of the import are among those of the model.
+        """
         return self._key("importing")
 
     @property

@@ -1,9 +1,11 @@
 """The import of archives into models in Redis that are empty: each is there as a whole, or not at all.
 
-Rules. All records are staged under separate keys first, so that a cut or damaged file changes nothing. Then one
-script for each model makes what is staged its content, if it is still empty. Meanwhile these models refuse
-lessons: the script that learns looks at the key ``importing``, which expires and is renewed as long as the import
-lives. So a killed import refuses lessons for a minute at most, and the next one removes what it has staged.
+Rules. All records are staged under separate keys first, so that a cut or damaged file changes nothing. Then a
+script for each model makes what is staged its content, if it is still empty: the ledger entries in bounded steps,
+and after them everything that messages are scored by in one. Meanwhile these models refuse lessons: the script
+that learns looks at the key ``importing``, which expires and is renewed as long as the import lives. So an import
+that is killed while it stages refuses lessons for a minute at most, and the next one removes what it has staged.
+One that is killed among its ledger entries refuses them until the next one has removed these as well.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 _LEASE_SECONDS = 60  # an import that gives no sign of life for that long has been killed
 _RENEWAL_SECONDS = 10
 _ENTRIES_PER_STEP = 500
+_NEVER = -1  # the milliseconds until a key expires that does not
+_GO_ON = 2  # what the script answers where it is to be called again
 _TOOK_TOO_LONG = "the import took too long, and lessons may be learned again: nothing was imported"
 
 
@@ -44,7 +49,7 @@ class ModelImport:
         self._import_id = secrets.token_hex(8)
         self._staged_keys = model.keys.staged(self._import_id)
         self._last_change = (0, 0)
-        self._is_committed = False
+        self._is_committing = self._is_committed = False
 
     async def begin(self) -> None:
         """Refuse lessons from now on, and remove what a killed import has staged.
@@ -53,17 +58,23 @@ class ModelImport:
         """
         client, keys = self._model.client, self._model.keys
         with store_errors():
-            if not await client.set(keys.importing, self._import_id, nx=True, ex=_LEASE_SECONDS):
+            is_first = await client.set(keys.importing, self._import_id, nx=True, ex=_LEASE_SECONDS)
+            if not is_first and not await self._has_moved_entries():
                 raise StoreUnavailable("another import into this model is under way, or was killed a minute ago")
+            if not is_first:  # from here on the other one, if it lives, moves no more
+                await client.set(keys.importing, self._import_id)
             killed: Any = await client.get(keys.staging)
             if killed:
-                await self._remove_staged(killed.decode())
+                await self._remove_staged(killed.decode(), with_moved=not is_first)
             await client.set(keys.staging, self._import_id)
+            await client.expire(keys.importing, _LEASE_SECONDS)
             if await client.exists(keys.totals, *keys.counts):
                 raise self._not_empty_error()
 
     async def renew(self) -> None:
         """Go on to refuse lessons; raise ``StoreUnavailable`` where they were let in meanwhile."""
+        if self._is_committing:
+            return
         client, key = self._model.client, self._model.keys.importing
         with store_errors():
             if await client.get(key) != self._import_id.encode():
@@ -95,11 +106,12 @@ class ModelImport:
         if record.milliseconds >= 0:
             pipe.pexpire(key, max(1, record.milliseconds))
 
-    async def commit(self) -> None:
-        """Make what is staged the content of the model, and let lessons in again.
+    async def commit(self, on_step: Callable[[], Awaitable[None]]) -> None:
+        """Make what is staged the content of the model, in bounded steps, and let lessons in again.
 
         Raises ``StoreIncompatible`` where the model is not empty any more: nothing is changed then.
         """
+        self._is_committing = True
         model, keys, staged = self._model, self._model.keys, self._staged_keys
         await model.open()
         least_change = "-".join(map(str, self._last_change)) if self._last_change > (0, 0) else "*"
@@ -108,14 +120,23 @@ class ModelImport:
             *zip(staged.counts, keys.counts, strict=True),
             *zip(staged.prequential_scores, keys.prequential_scores, strict=True),
         ]
-        with store_errors():
-            answer: Any = await model.client.register_script(lua_script("commit_import.lua"))(
-                keys=[
-                    *(keys.importing, keys.staging, keys.sequence, keys.changes, staged.entry_ids),
-                    *(key for pair in moved for key in pair),
-                ],
-                args=[self._import_id, least_change, MAX_CHANGES, staged.ledger(""), keys.ledger("")],
-            )
+        script = model.client.register_script(lua_script("commit_import.lua"))
+        script_keys = [keys.importing, keys.staging, keys.sequence, keys.changes, staged.entry_ids]
+        script_keys += [key for pair in moved for key in pair]
+        arguments: list[str | int] = [
+            self._import_id,
+            least_change,
+            MAX_CHANGES,
+            staged.ledger(""),
+            keys.ledger(""),
+        ]
+        answer: Any = _GO_ON
+        for start in count(0, _ENTRIES_PER_STEP):
+            await on_step()
+            with store_errors():
+                answer = await script(keys=script_keys, args=[*arguments, start, _ENTRIES_PER_STEP])
+            if answer != _GO_ON:
+                break
         if answer == 0:
             raise StoreUnavailable(_TOOK_TOO_LONG)
         if answer < 0:
@@ -147,16 +168,22 @@ class ModelImport:
             return
         client, keys = self._model.client, self._model.keys
         with store_errors():
-            await self._remove_staged(self._import_id)
-            if await client.get(keys.importing) == self._import_id.encode():
+            is_ours = await client.mget(keys.importing, keys.staging) == [self._import_id.encode()] * 2
+            await self._remove_staged(self._import_id, with_moved=is_ours and await self._has_moved_entries())
+            if is_ours:
                 await client.delete(keys.staging, keys.importing)
 
-    async def _remove_staged(self, import_id: str) -> None:
-        """Remove what an import has staged, in bounded steps, without a look at all keys of Redis."""
+    async def _has_moved_entries(self) -> bool:
+        """Whether the import that is under way has moved ledger entries, and may be in the middle of them."""
+        return await self._model.client.pttl(self._model.keys.importing) == _NEVER
+
+    async def _remove_staged(self, import_id: str, *, with_moved: bool) -> None:
+        """Remove what an import has staged, and moved, in bounded steps, without a look at all keys of Redis."""
         client: Any = self._model.client
         staged = self._model.keys.staged(import_id)
         while ids := await client.zrange(staged.entry_ids, 0, _ENTRIES_PER_STEP - 1):
-            await client.unlink(*(staged.ledger(message_key.decode()) for message_key in ids))
+            of = (staged, self._model.keys) if with_moved else (staged,)
+            await client.unlink(*(keys.ledger(message_key.decode()) for message_key in ids for keys in of))
             await client.zremrangebyrank(staged.entry_ids, 0, len(ids) - 1)
         await client.unlink(staged.totals, *staged.counts, *staged.prequential_scores)
 
@@ -202,8 +229,8 @@ async def import_archive(
         for each in imports:
             await each.stage_prequential_scores(keep_renewed)
         await keep_renewed(0)
-        for each in imports:
-            await each.commit()
+        for each in reversed(imports):  # whoever repeats it after a kill comes to the model in the middle first
+            await each.commit(keep_renewed)
     finally:
         with suppress(StoreUnavailable):  # the next import removes it
             for each in imports:

@@ -7,11 +7,12 @@ import base64
 import contextlib
 import gzip
 import io
+import itertools
 import json
 import random
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
@@ -227,16 +228,107 @@ async def staged_keys(model: Model) -> list[bytes]:
     return [key async for key in model.client.scan_iter(match=f"{model.keys.staged('*').base}import:*")]
 
 
+async def begin_large_import(model: Model) -> ModelImport:
+    """Begin an import, and stage what it commits in several steps."""
+    begun = ModelImport(model)
+    await begun.begin()
+    for number in range(1200):
+        await begun.stage(archive.LedgerRecord(f"k{number}", {b"change": b"1-1", b"label": b"spam"}, 3_600_000))
+    await begun.stage(archive.CountsRecord("spam", {b"a": 1000}))
+    await begun.stage(archive.TotalsRecord({b"messages:spam": 1200}))
+    return begun
+
+
+async def go_on() -> None:
+    """Nothing comes between two steps."""
+
+
+class _KilledError(Exception):
+    """Stands for what ends an import between two steps."""
+
+
+def killed_at(number: int) -> Callable[[], Awaitable[None]]:
+    """Ends the import before the step of that number."""
+    steps = itertools.count(1)
+
+    async def on_step() -> None:
+        if next(steps) == number:
+            raise _KilledError
+
+    return on_step
+
+
+async def test_a_large_import_lets_others_use_redis_between_bounded_steps(other: Model) -> None:
+    begun = await begin_large_import(other)
+    await other.client.config_resetstat()
+
+    await begun.commit(go_on)
+
+    statistics: Any = await other.client.info("commandstats")
+    assert statistics["cmdstat_renamenx"]["calls"] / statistics["cmdstat_evalsha"]["calls"] < 500
+    assert len([key async for key in other.client.scan_iter(match=other.keys.ledger_pattern)]) == 1200
+    assert (await other.totals()).messages == (0, 1200)
+    assert not await other.client.exists(other.keys.importing, other.keys.staging)
+
+
+async def test_an_import_killed_among_its_entries_teaches_nothing_and_the_next_one_begins_anew(
+    model: Model, other: Model
+) -> None:
+    """Until then no lesson can meet an entry whose counts are not there."""
+    await teach(model)
+    content = await export_model(model)
+    begun = await begin_large_import(other)
+    with pytest.raises(_KilledError):
+        await begun.commit(killed_at(3))
+
+    assert await other.client.exists(other.keys.ledger("k1"))
+    assert (await other.totals()).messages == (0, 0)
+    assert await other.client.ttl(other.keys.importing) == -1
+    with pytest.raises(StoreRefuses, match="repeat one that was killed"):
+        await change(other, "m9", entry("ham", TOKENS))
+
+    await import_model(other, content)
+
+    assert await stored_hashes(other) == await stored_hashes(model)
+    assert await staged_keys(other) == []
+    await change(other, "k1", entry("ham", TOKENS))
+
+
+async def test_an_import_that_fails_among_its_entries_takes_them_back(other: Model) -> None:
+    before = await stored_hashes(other)
+    begun = await begin_large_import(other)
+    with pytest.raises(_KilledError):
+        await begun.commit(killed_at(3))
+
+    await begun.abandon()
+
+    assert await stored_hashes(other) == before
+    assert await staged_keys(other) == []
+    await change(other, "k1", entry("ham", TOKENS))
+
+
+async def test_of_two_imports_into_one_model_the_later_one_alone_is_there(model: Model, other: Model) -> None:
+    await teach(model)
+    content = await export_model(model)
+    begun, steps = await begin_large_import(other), itertools.count(1)
+
+    async def let_another_one_in() -> None:
+        if next(steps) == 3:
+            await import_model(other, content)
+
+    with pytest.raises(StoreUnavailable, match="took too long"):
+        await begun.commit(let_another_one_in)
+    await begun.abandon()
+
+    assert await stored_hashes(other) == await stored_hashes(model)
+
+
 async def test_an_import_removes_what_a_killed_one_has_staged_and_looks_at_no_other_key(
     model: Model, other: Model
 ) -> None:
     await teach(model)
     content = await export_model(model)
-    killed = ModelImport(other)
-    await killed.begin()
-    for number in range(1200):  # several steps
-        await killed.stage(archive.LedgerRecord(f"k{number}", {b"change": b"1-1", b"label": b"spam"}, 3_600_000))
-    await killed.stage(archive.CountsRecord("spam", {b"a": 1000}))
+    await begin_large_import(other)
     await other.client.delete(other.keys.importing)  # as it is after a minute
     await other.client.config_resetstat()
 
@@ -259,10 +351,10 @@ async def test_an_import_whose_time_is_over_changes_nothing(model: Model, other:
     before = await stored(other)
 
     with pytest.raises(StoreUnavailable, match="took too long"):
-        await late.commit()
+        await late.commit(go_on)
     await other.client.set(other.keys.importing, later._import_id)
     with pytest.raises(StoreIncompatible, match="not empty"):
-        await later.commit()
+        await later.commit(go_on)
 
     assert await stored(other) == before
 
@@ -295,14 +387,7 @@ async def test_no_model_of_a_file_is_changed_where_one_has_lost_its_lease(
     models = {name: await open_model(client, name.replace("/", "-")) for name in ("own/1", "own/2")}
     source = await open_model(client, "source")
     await change(source, "m1", entry("spam", TOKENS))
-    stream = io.BytesIO()
-    for following, name in ((1, "own/1"), (0, "own/2")):
-        snapshot = ModelSnapshot(source)
-        writer = archive.ArchiveWriter(stream, await snapshot.header(name, following))
-        async for record in snapshot.records():
-            writer.write(record)
-        writer.finish()
-    stream.seek(0)
+    content = await models_file(dict.fromkeys(models, source))
     stage_scores = ModelImport.stage_prequential_scores
 
     async def lose_the_second_lease(each: ModelImport, on_step: Any) -> None:
@@ -311,33 +396,71 @@ async def test_no_model_of_a_file_is_changed_where_one_has_lost_its_lease(
 
     monkeypatch.setattr(ModelImport, "stage_prequential_scores", lose_the_second_lease)
 
+    with pytest.raises(StoreUnavailable, match="took too long"):
+        await import_archive(reader(content), opener(models))
+
+    assert not any([await target.client.exists(target.keys.totals) for target in models.values()])
+
+
+async def test_an_import_repeated_after_a_kill_lets_lessons_into_the_model_in_the_middle_again(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = {name: await open_model(client, name.replace("/", "-")) for name in ("own/1", "own/2")}
+    source = await open_model(client, "source")
+    await change(source, "m1", entry("spam", TOKENS))
+    content = await models_file(dict.fromkeys(models, source))
+    commit = ModelImport.commit
+
+    async def be_killed_in_the_last(each: ModelImport, on_step: Any) -> None:
+        await commit(each, killed_at(2) if await client.exists(models["own/2"].keys.totals) else on_step)
+
+    async def leave_all(each: ModelImport) -> None:
+        """A killed import abandons nothing."""
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ModelImport, "commit", be_killed_in_the_last)
+        patch.setattr(ModelImport, "abandon", leave_all)
+        with pytest.raises(_KilledError):
+            await import_archive(reader(content), opener(models))
+    assert await client.ttl(models["own/1"].keys.importing) == -1
+
+    with pytest.raises(StoreIncompatible, match="'own-2' is not empty"):
+        await import_archive(reader(content), opener(models))
+
+    await change(models["own/1"], "m1", entry("spam", TOKENS))
+    assert (await models["own/1"].totals()).messages == (0, 1)
+
+
+async def models_file(sources: Mapping[str, Model]) -> bytes:
+    """A file of several models, by their names in it."""
+    stream = io.BytesIO()
+    for following, (name, source) in zip(reversed(range(len(sources))), sources.items(), strict=True):
+        snapshot = ModelSnapshot(source)
+        writer = archive.ArchiveWriter(stream, await snapshot.header(name, following))
+        async for record in snapshot.records():
+            writer.write(record)
+        writer.finish()
+    return stream.getvalue()
+
+
+def reader(content: bytes) -> archive.ArchiveReader:
+    return archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature())
+
+
+def opener(models: Mapping[str, Model]) -> Callable[[str], Awaitable[Model]]:
     async def open_target(name: str) -> Model:
         return models[name]
 
-    with pytest.raises(StoreUnavailable, match="took too long"):
-        await import_archive(archive.ArchiveReader(stream, "FILE", current_signature()), open_target)
-
-    assert not any([await target.client.exists(target.keys.totals) for target in models.values()])
+    return open_target
 
 
 async def test_a_file_of_several_models_is_imported_as_a_whole_or_not_at_all(client: Redis) -> None:
     sources = [await open_model(client, f"source-{number}") for number in range(3)]
     targets = {f"own/{number}": await open_model(client, f"target-{number}") for number in range(3)}
-    stream = io.BytesIO()
     for number, source in enumerate(sources):
         await change(source, "m1", entry("spam", TOKENS, 1000 + number))
-        snapshot = ModelSnapshot(source)
-        writer = archive.ArchiveWriter(stream, await snapshot.header(f"own/{number}", 2 - number))
-        async for record in snapshot.records():
-            writer.write(record)
-        writer.finish()
-    content = stream.getvalue()
-
-    async def open_target(name: str) -> Model:
-        return targets[name]
-
-    def reader(of: bytes) -> archive.ArchiveReader:
-        return archive.ArchiveReader(io.BytesIO(of), "FILE", current_signature())
+    content = await models_file(dict(zip(targets, sources, strict=True)))
+    open_target = opener(targets)
 
     empty = [await stored_hashes(target) for target in targets.values()]
     inside = lines_of(content)
@@ -396,7 +519,7 @@ async def test_the_next_import_removes_what_a_killed_one_has_staged(model: Model
 
     assert await stored_hashes(other) == await stored_hashes(model)
     with pytest.raises(StoreUnavailable, match="took too long"):
-        await model_import.commit()
+        await model_import.commit(go_on)
 
 
 def lines_of(content: bytes) -> list[bytes]:
