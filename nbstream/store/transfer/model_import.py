@@ -10,6 +10,7 @@ One that is killed among its ledger entries refuses them until the next one has 
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,7 +19,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import MAX_CHANGES
@@ -34,7 +35,8 @@ _RENEWAL_SECONDS = 10
 _ENTRIES_PER_STEP = 500
 _NEVER = -1  # the milliseconds until a key expires that does not
 _GO_ON = 2  # what the script answers where it is to be called again
-_TOOK_TOO_LONG = "the import took too long, and lessons may be learned again: nothing was imported"
+_TOOK_TOO_LONG = "the import took too long, and lessons may be learned again: nothing was imported into that model"
+_NAMES_IN_ERRORS = 10
 
 
 class ModelImport:
@@ -45,11 +47,13 @@ class ModelImport:
     """
 
     def __init__(self, model: Model) -> None:
+        self.name = model.keys.log_name
+        self.is_committed = False
         self._model = model
         self._import_id = secrets.token_hex(8)
         self._staged_keys = model.keys.staged(self._import_id)
         self._last_change = (0, 0)
-        self._is_committing = self._is_committed = False
+        self._is_committing = False
 
     async def begin(self) -> None:
         """Refuse lessons from now on, and remove what a killed import has staged.
@@ -141,7 +145,7 @@ class ModelImport:
             raise StoreUnavailable(_TOOK_TOO_LONG)
         if answer < 0:
             raise self._not_empty_error()
-        self._is_committed = True
+        self.is_committed = True
 
     async def stage_prequential_scores(self, on_step: Callable[[], Awaitable[None]]) -> None:
         """Stage the prequential scores of the staged entries, the newest of each class, in bounded steps."""
@@ -164,7 +168,7 @@ class ModelImport:
 
     async def abandon(self) -> None:
         """Remove what is staged and let lessons in again, unless the import is committed."""
-        if self._is_committed:
+        if self.is_committed:
             return
         client, keys = self._model.client, self._model.keys
         with store_errors():
@@ -190,7 +194,7 @@ class ModelImport:
     def _not_empty_error(self) -> StoreIncompatible:
         keys = self._model.keys
         return StoreIncompatible(
-            f"model {keys.model!r} is not empty (the {keys.log_name}), and nothing was imported: "
+            f"model {keys.model!r} is not empty (the {keys.log_name}), and nothing was imported into it: "
             "set model.name to a new name"
         )
 
@@ -202,6 +206,7 @@ async def import_archive(
 ) -> None:
     """Import all models of a file; after an error before the last moment none of them is changed.
 
+    Each model is imported as a whole or not at all; where some are and some are not, the error says which.
     ``open_model`` returns the open model for a name in the file, and ``on_staged`` is called with each record.
     Raises ``InputError`` and ``StoreIncompatible`` for the file, and the errors of ``ModelImport``.
     """
@@ -229,12 +234,32 @@ async def import_archive(
         for each in imports:
             await each.stage_prequential_scores(keep_renewed)
         await keep_renewed(0)
-        for each in reversed(imports):  # whoever repeats it after a kill comes to the model in the middle first
-            await each.commit(keep_renewed)
+        await _commit_all(imports, keep_renewed)
     finally:
-        with suppress(StoreUnavailable):  # the next import removes it
-            for each in imports:
+        for each in imports:
+            with suppress(StoreUnavailable):  # the next import removes it
                 await each.abandon()
+
+
+async def _commit_all(imports: list[ModelImport], on_step: Callable[[], Awaitable[None]]) -> None:
+    """Commit the imports; the error says which models are there then and which are not, where some are."""
+    try:
+        for each in reversed(imports):  # whoever repeats it after a kill comes to the model in the middle first
+            await each.commit(on_step)
+    except (NbstreamError, asyncio.CancelledError) as error:
+        done = [each.name for each in imports if each.is_committed]
+        if not done:
+            raise
+        others = [each.name for each in imports if not each.is_committed]
+        kind, text = (
+            (type(error), error) if isinstance(error, NbstreamError) else (StoreUnavailable, "interrupted")
+        )
+        raise kind(f"{text}. Imported as a whole: {_listed(done)}. Not imported: {_listed(others)}") from error
+
+
+def _listed(names: list[str]) -> str:
+    others = len(names) - _NAMES_IN_ERRORS
+    return ", ".join(names[:_NAMES_IN_ERRORS]) + (f" and {others} others" if others > 0 else "")
 
 
 def _stage_counts(pipe: Any, key: str, counts: Mapping[bytes, int]) -> None:

@@ -85,6 +85,6 @@ def test_an_own_model_is_copied_through_a_file(site: Taught, prize: str, tmp_pat
     assert site.stored() == common
     assert [model["name"] for model in site.json("model", "list")] == ["example.org/bob", "example.org/ann"]
     _, err = site("model", "import", "example.org/bob", archive, code=78)
-    assert "is not empty (the counts of example.org/bob), and nothing was imported" in err
+    assert "is not empty (the counts of example.org/bob), and nothing was imported into it" in err
     site("export", archive)
     assert "the models of a site" in site("model", "import", "example.org/eve", archive, code=66)[1]

@@ -431,6 +431,35 @@ async def test_an_import_repeated_after_a_kill_lets_lessons_into_the_model_in_th
     assert (await models["own/1"].totals()).messages == (0, 1)
 
 
+@pytest.mark.parametrize("end", [StoreRefuses("no memory"), asyncio.CancelledError()])
+async def test_the_error_of_an_import_says_which_models_are_there_and_which_are_not(
+    client: Redis, monkeypatch: pytest.MonkeyPatch, end: BaseException
+) -> None:
+    names = [f"own/{number}" for number in range(14)]
+    models = {name: await open_model(client, name.replace("/", "-")) for name in names}
+    source = await open_model(client, "source")
+    await change(source, "m1", entry("spam", TOKENS))
+    content = await models_file(dict.fromkeys(models, source))
+    commit = ModelImport.commit
+
+    async def fail_in_the_middle(each: ModelImport, on_step: Any) -> None:
+        if await client.exists(models["own/12"].keys.totals):
+            raise end
+        await commit(each, on_step)
+
+    monkeypatch.setattr(ModelImport, "commit", fail_in_the_middle)
+    with pytest.raises(StoreUnavailable) as raised:
+        await import_archive(reader(content), opener(models))
+
+    assert isinstance(raised.value, StoreRefuses) is isinstance(end, StoreRefuses)
+    done, others = str(raised.value).partition("Imported as a whole: ")[2].split(". Not imported: ")
+    assert done == ", ".join(models[name].keys.log_name for name in names[-2:])
+    assert others.startswith(models["own/0"].keys.log_name)
+    assert others.endswith("and 2 others")
+    assert [bool(await client.exists(each.keys.totals)) for each in models.values()] == [False] * 12 + [True] * 2
+    assert not await client.exists(*(each.keys.importing for each in models.values()))
+
+
 async def models_file(sources: Mapping[str, Model]) -> bytes:
     """A file of several models, by their names in it."""
     stream = io.BytesIO()
