@@ -23,6 +23,7 @@ from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.errors import InputError
 from nbstream.own_models.index import OwnModelIndex
 from nbstream.own_models.names import is_own_model_name
+from nbstream.own_models.store import OwnModelKeys
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import import_archive
@@ -48,11 +49,16 @@ async def _run(options: argparse.Namespace) -> int:
 
 async def _open_model(settings: Settings, client: Redis, name: str) -> Model:
     own_name = name.removeprefix(archive.OWN_PREFIX)
-    if name != own_name and is_own_model_name(own_name):
-        await OwnModelIndex(client, settings.model.name).add(own_name)
-    elif name not in {archive.COMMON, archive.AUTOLEARNED}:
+    is_own = name != own_name and is_own_model_name(own_name)
+    if not is_own and name not in {archive.COMMON, archive.AUTOLEARNED}:
         raise InputError("the file has a model that no export has")
     return await make_archived_model(settings, client, name).open(sign=False)
+
+
+async def _list_own_model(model: Model) -> None:
+    """List an own model, which nobody finds or removes otherwise."""
+    if isinstance(model.keys, OwnModelKeys):
+        await OwnModelIndex(model.client, model.keys.model).add(model.keys.name)
 
 
 async def import_file(settings: Settings, file: str, open_model: Callable[[str], Awaitable[Model]]) -> None:
@@ -70,7 +76,7 @@ async def import_file(settings: Settings, file: str, open_model: Callable[[str],
             def advance(record: archive.ArchiveRecord) -> None:
                 bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
 
-            await import_archive(reader, open_and_note, advance)
+            await import_archive(reader, open_and_note, advance, _list_own_model)
     for model in imported:
         totals = await model.totals()
         learned = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))

@@ -101,7 +101,6 @@ async def _import(settings: Settings, options: argparse.Namespace) -> int:
             opened.append(name)
             if not name.startswith(archive.OWN_PREFIX) or len(opened) > 1:
                 raise InputError(f"{options.file} has the models of a site: nbstream import reads it")
-            await OwnModelIndex(clients.client, settings.model.name).add(options.name)
             return await make_own_model(settings, clients.client, options.name).open(sign=False)
 
         await import_file(settings, options.file, open_model)

@@ -47,9 +47,8 @@ class ModelImport:
     """
 
     def __init__(self, model: Model) -> None:
-        self.name = model.keys.log_name
+        self.model = model
         self.is_committed = False
-        self._model = model
         self._import_id = secrets.token_hex(8)
         self._staged_keys = model.keys.staged(self._import_id)
         self._last_change = (0, 0)
@@ -60,7 +59,7 @@ class ModelImport:
 
         Raises ``StoreIncompatible`` for a model that is not empty.
         """
-        client, keys = self._model.client, self._model.keys
+        client, keys = self.model.client, self.model.keys
         with store_errors():
             is_first = await client.set(keys.importing, self._import_id, nx=True, ex=_LEASE_SECONDS)
             if not is_first and not await self._has_moved_entries():
@@ -79,7 +78,7 @@ class ModelImport:
         """Go on to refuse lessons; raise ``StoreUnavailable`` where they were let in meanwhile."""
         if self._is_committing:
             return
-        client, key = self._model.client, self._model.keys.importing
+        client, key = self.model.client, self.model.keys.importing
         with store_errors():
             if await client.get(key) != self._import_id.encode():
                 raise StoreUnavailable(_TOOK_TOO_LONG)
@@ -88,7 +87,7 @@ class ModelImport:
     async def stage(self, record: ArchiveRecord) -> None:
         """Stage one record."""
         with store_errors():
-            async with self._model.client.pipeline(transaction=False) as pipe:
+            async with self.model.client.pipeline(transaction=False) as pipe:
                 match record:
                     case CountsRecord(label, counts):
                         _stage_counts(pipe, self._staged_keys.counts[CLASSES.index(label)], counts)
@@ -116,7 +115,7 @@ class ModelImport:
         Raises ``StoreIncompatible`` where the model is not empty any more: nothing is changed then.
         """
         self._is_committing = True
-        model, keys, staged = self._model, self._model.keys, self._staged_keys
+        model, keys, staged = self.model, self.model.keys, self._staged_keys
         await model.open()
         least_change = "-".join(map(str, self._last_change)) if self._last_change > (0, 0) else "*"
         moved = [
@@ -149,7 +148,7 @@ class ModelImport:
 
     async def stage_prequential_scores(self, on_step: Callable[[], Awaitable[None]]) -> None:
         """Stage the prequential scores of the staged entries, the newest of each class, in bounded steps."""
-        client, staged = self._model.client, self._staged_keys
+        client, staged = self.model.client, self._staged_keys
         with store_errors():
             for start in range(0, await client.zcard(staged.entry_ids), _ENTRIES_PER_STEP):
                 await on_step()
@@ -164,13 +163,13 @@ class ModelImport:
                             pipe.zadd(key, {prequential_score: prequential_score.split()[0]})
                     await pipe.execute()
             for key in staged.prequential_scores:
-                await client.zremrangebyrank(key, 0, -self._model.retention.max_prequential_scores - 1)
+                await client.zremrangebyrank(key, 0, -self.model.retention.max_prequential_scores - 1)
 
     async def abandon(self) -> None:
         """Remove what is staged and let lessons in again, unless the import is committed."""
         if self.is_committed:
             return
-        client, keys = self._model.client, self._model.keys
+        client, keys = self.model.client, self.model.keys
         with store_errors():
             is_ours = await client.mget(keys.importing, keys.staging) == [self._import_id.encode()] * 2
             await self._remove_staged(self._import_id, with_moved=is_ours and await self._has_moved_entries())
@@ -179,20 +178,20 @@ class ModelImport:
 
     async def _has_moved_entries(self) -> bool:
         """Whether the import that is under way has moved ledger entries, and may be in the middle of them."""
-        return await self._model.client.pttl(self._model.keys.importing) == _NEVER
+        return await self.model.client.pttl(self.model.keys.importing) == _NEVER
 
     async def _remove_staged(self, import_id: str, *, with_moved: bool) -> None:
         """Remove what an import has staged, and moved, in bounded steps, without a look at all keys of Redis."""
-        client: Any = self._model.client
-        staged = self._model.keys.staged(import_id)
+        client: Any = self.model.client
+        staged = self.model.keys.staged(import_id)
         while ids := await client.zrange(staged.entry_ids, 0, _ENTRIES_PER_STEP - 1):
-            of = (staged, self._model.keys) if with_moved else (staged,)
+            of = (staged, self.model.keys) if with_moved else (staged,)
             await client.unlink(*(keys.ledger(message_key.decode()) for message_key in ids for keys in of))
             await client.zremrangebyrank(staged.entry_ids, 0, len(ids) - 1)
         await client.unlink(staged.totals, *staged.counts, *staged.prequential_scores)
 
     def _not_empty_error(self) -> StoreIncompatible:
-        keys = self._model.keys
+        keys = self.model.keys
         return StoreIncompatible(
             f"model {keys.model!r} is not empty (the {keys.log_name}), and nothing was imported into it: "
             "set model.name to a new name"
@@ -203,11 +202,13 @@ async def import_archive(
     reader: ArchiveReader,
     open_model: Callable[[str], Awaitable[Model]],
     on_staged: Callable[[ArchiveRecord], object] | None = None,
+    before_commit: Callable[[Model], Awaitable[object]] | None = None,
 ) -> None:
     """Import all models of a file; after an error before the last moment none of them is changed.
 
     Each model is imported as a whole or not at all; where some are and some are not, the error says which.
-    ``open_model`` returns the open model for a name in the file, and ``on_staged`` is called with each record.
+    ``open_model`` returns the open model for a name in the file, and ``on_staged`` is called with each record,
+    and ``before_commit`` with each model once the whole file was read.
     Raises ``InputError`` and ``StoreIncompatible`` for the file, and the errors of ``ModelImport``.
     """
     imports: list[ModelImport] = []
@@ -234,23 +235,29 @@ async def import_archive(
         for each in imports:
             await each.stage_prequential_scores(keep_renewed)
         await keep_renewed(0)
-        await _commit_all(imports, keep_renewed)
+        await _commit_all(imports, keep_renewed, before_commit)
     finally:
         for each in imports:
             with suppress(StoreUnavailable):  # the next import removes it
                 await each.abandon()
 
 
-async def _commit_all(imports: list[ModelImport], on_step: Callable[[], Awaitable[None]]) -> None:
+async def _commit_all(
+    imports: list[ModelImport],
+    on_step: Callable[[], Awaitable[None]],
+    before_commit: Callable[[Model], Awaitable[object]] | None,
+) -> None:
     """Commit the imports; the error says which models are there then and which are not, where some are."""
     try:
         for each in reversed(imports):  # whoever repeats it after a kill comes to the model in the middle first
+            if before_commit:
+                await before_commit(each.model)
             await each.commit(on_step)
     except (NbstreamError, asyncio.CancelledError) as error:
-        done = [each.name for each in imports if each.is_committed]
+        done = [each.model.keys.log_name for each in imports if each.is_committed]
         if not done:
             raise
-        others = [each.name for each in imports if not each.is_committed]
+        others = [each.model.keys.log_name for each in imports if not each.is_committed]
         kind, text = (
             (type(error), error) if isinstance(error, NbstreamError) else (StoreUnavailable, "interrupted")
         )

@@ -86,5 +86,9 @@ def test_an_own_model_is_copied_through_a_file(site: Taught, prize: str, tmp_pat
     assert [model["name"] for model in site.json("model", "list")] == ["example.org/bob", "example.org/ann"]
     _, err = site("model", "import", "example.org/bob", archive, code=78)
     assert "is not empty (the counts of example.org/bob), and nothing was imported into it" in err
+    content = Path(archive).read_bytes()
+    Path(archive).write_bytes(content[: len(content) // 2])
+    site("model", "import", "example.org/carol", archive, code=66)
+    assert len(site.json("model", "list")) == 2  # a model that was not imported is not listed
     site("export", archive)
     assert "the models of a site" in site("model", "import", "example.org/eve", archive, code=66)[1]

@@ -115,6 +115,13 @@ def test_all_models_of_a_site_come_back_to_the_last_count(
         imported = succeed("import", file)
 
         assert stored(client) == before
+        assert client.zcard("nbstream:{default}:own") == 6
+
+        client.flushall()
+        content = (tmp_path / "models.gz").read_bytes()
+        (tmp_path / "models.gz").write_bytes(content[: 3 * len(content) // 4])
+        assert main(["import", "-c", str(config), file]) == 66
+        assert not client.exists("nbstream:{default}:own")
     assert len(exported.splitlines()) == len(imported.splitlines()) == 6 + 2
 
 
