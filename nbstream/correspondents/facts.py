@@ -1,8 +1,8 @@
 """What a process knows of the mail of its site, and the tokens that it makes of that.
 
-Three tokens: ``known.answer`` is on a message that names one of ours in In-Reply-To or References, and comes from
-a domain that we sent that one to; ``known.answer.other`` on one that names one of ours, but comes from elsewhere,
-as on a mailing list; ``known.sender`` on one whose sender is proved, and to whom a user of ours wrote before.
+Three tokens: ``known.answer`` is on a message that names one of ours in In-Reply-To or References, and whose
+sender is proved and of a domain that we sent that one to; ``known.answer.other`` on any other that names one of
+ours, as on a mailing list; ``known.sender`` on one whose sender is proved, and to whom users of ours wrote before.
 
 Rules:
 
@@ -213,10 +213,10 @@ class CorrespondentFacts:
         fields, is_whole = read_header(message)
         evidence = reader.read_fields(fields, is_whole, UNKNOWN_SENDER)
         at = min(now, _arrival(fields) or now)
-        domain = evidence.from_addresses[0].rpartition("@")[2] if evidence.is_single else ""
-        tokens = self._answer_tokens(fields, domain, at)
-        if evidence.proves_address:
-            times = self.senders.find(self.hasher.sender(evidence.from_addresses[0]))
+        sender = evidence.from_addresses[0] if evidence.proves_address else ""
+        tokens = self._answer_tokens(fields, sender.rpartition("@")[2], at)
+        if sender:
+            times = self.senders.find(self.hasher.sender(sender))
             if times and times[0] <= at <= times[1] + self.known.sender_seconds:
                 tokens.append(SENDER)
         return tokens

@@ -12,7 +12,6 @@ import base64
 import hashlib
 import hmac
 import logging
-import re
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -46,8 +45,6 @@ _TOO_MANY = "There were too many attempts. Please wait for a minute."
 
 
 _log = logging.getLogger(__name__)
-
-_TARGET = re.compile(r"/ui/[\w./?=&%+~-]{0,500}", re.ASCII)
 
 
 class LoginPages:
@@ -93,10 +90,8 @@ class LoginPages:
     def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
         """Send whoever wants to see a page to the form, and refuse everything else with it."""
         if request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", ""):
-            target = request.rel_url.raw_path_qs
-            # A longer one would not be followed after the login, and proxies refuse an answer with such a field.
-            query = f"?to={quote(target, safe='/')}" if _TARGET.fullmatch(target) else ""
-            return redirect(f"{LOGIN_PATH}{query}")
+            target = ADMIN_AREA.local_target(request.rel_url.raw_path_qs)
+            return redirect(f"{LOGIN_PATH}?to={quote(target, safe='/')}")
         response = self._form_page(
             "", "", PageRefused(403, "You have not logged in, or your session has ended. Nothing was changed.")
         )
@@ -123,8 +118,8 @@ class LoginPages:
         self._metrics.login_tried(method, accepted=True)
         _log.info("page: somebody logged in", extra=event_fields(client=str(client)))
         # No redirect: a browser does not send the new cookie with one that began on another site.
-        html = self._renderer.render(Page("logged_in.html", {"target": _local_target(form.get("to", ""))}), None)
-        response = html_response(html)
+        page = Page("logged_in.html", {"target": ADMIN_AREA.local_target(form.get("to", ""))})
+        response = html_response(self._renderer.render(page, None))
         set_cookie(response, request, ADMIN_AREA.session_cookie, token, SESSION_SECONDS, path=PREFIX)
         return response
 
@@ -151,7 +146,7 @@ class LoginPages:
     def _form_page(self, link: str, target: str, refused: PageRefused | None = None) -> web.Response:
         values = {
             "link": link if is_token(link) else "",
-            "target": _local_target(target),
+            "target": ADMIN_AREA.local_target(target),
             "has_password": self._passwords.passwords.any,
             "refusal": refused.text if refused else "",
         }
@@ -172,11 +167,6 @@ def session_token(request: web.BaseRequest, cookie: str) -> str:
     """Return the token in the cookie of that name of a request; empty where it has none."""
     token = read_cookie(request, cookie)
     return token if is_token(token) else ""
-
-
-def _local_target(target: str) -> str:
-    """Return the page to show after the login: a link from elsewhere must not choose another site."""
-    return target if _TARGET.fullmatch(target) else PREFIX
 
 
 # The sessions of the page: who sends a request, by the cookie.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,6 +78,9 @@ class PageRefused(Exception):
 
 # The routes of the page: each view says which requests it answers, and which role they need.
 
+_MAX_TARGET_LENGTH = 500  # proxies refuse an answer with longer fields
+_TARGET = re.compile(r"(?![./])(?:[\w=&+~.-]|/(?![./]))*+(?:\?[\w./?=&%+~-]*)?", re.ASCII)
+
 PREFIX = "/ui/"
 LOGIN_PATH = "/ui/login"
 
@@ -109,6 +113,15 @@ class PageArea:
     def static_prefix(self) -> str:
         """What the paths of the static files begin with."""
         return f"{self.prefix}static/"
+
+    def local_target(self, target: str) -> str:
+        """Return the page to show after the login: ``target``, or the first one.
+
+        A link from elsewhere must not lead to another site, nor out of this area by the segments ``..`` of a path.
+        """
+        path = target.removeprefix(self.prefix)
+        is_own = path != target and len(path) <= _MAX_TARGET_LENGTH and _TARGET.fullmatch(path)
+        return target if is_own else self.prefix
 
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to the page."""

@@ -7,7 +7,9 @@ may be interrupted and done again, and finds nothing the second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scan import scan_keys
-from nbstream.store.recent.message_rows import recipient_indices
+from nbstream.store.recent.message_rows import is_named_by_sender, recipient_indices
 from nbstream.store.recent.row_search import Direction, RowFilter, RowSearch
 from nbstream.store.redis_errors import readable_replies, store_errors
 from nbstream.store.undo import UndoableChange, apply_undo, prepare_undo
@@ -109,47 +111,73 @@ async def _erase_records(model: Model, is_his: IsHis, *, erase: bool) -> int:
         last = b"(" + records[-1][0]
 
 
-async def erase_remembered(client: Redis, keys: ModelKeys, seconds: float, is_his: IsHis, *, erase: bool) -> Found:
-    """Forget the checked messages to the user alone, and his address in the rows of those to others as well.
+@dataclass(frozen=True, slots=True)
+class UserTexts:
+    """How the texts of rows name the user: ``is_his`` says it of an actor or an address.
+
+    ``user_of`` returns the address of the user behind a recipient, and ``addresses`` are those of this user.
+    """
+
+    is_his: IsHis
+    user_of: Callable[[str], str]
+    addresses: Sequence[str]
+
+    def without(self, row: MessageRow) -> MessageRow:
+        """Return what is left of a row without the user."""
+        if row.outcome and self.is_his(row.outcome.actor):
+            row = replace(row, outcome=replace(row.outcome, actor=""))
+        if row.envelope is None:
+            return row
+        recipients, sender, subject = row.envelope.recipients, row.envelope.sender, row.envelope.subject
+        his = list(filter(self.is_his, recipients))
+        others = tuple(address for address in recipients if address not in his)
+        if sender and (self.is_his(sender) or any(is_named_by_sender(address, sender) for address in his)):
+            sender = None
+        if subject:
+            named = "|".join(map(re.escape, self.addresses))
+            subject = re.sub(rf"(?<![\w.+=-])(?:{named})(?![\w-])", "…", subject, flags=re.IGNORECASE)
+        count = row.envelope.recipient_count - len(his)
+        envelope = replace(row.envelope, sender=sender, subject=subject, recipients=others, recipient_count=count)
+        dropped = {*recipient_indices(his, self.user_of)} - {*recipient_indices(others, self.user_of)}
+        indices = tuple(name for name in row.indices if name not in dropped)
+        return replace(row, envelope=envelope, indices=indices)
+
+
+async def erase_remembered(client: Redis, keys: ModelKeys, texts: UserTexts, *, erase: bool) -> Found:
+    """Forget the checked messages to the user alone, and what names the user in the rows of all others.
 
     Returns the number of the former as ``lessons`` that can be taught no more, and of the latter as ``records``.
-    ``seconds`` is for how long messages are remembered. Raises ``StoreUnavailable``.
+    Raises ``StoreUnavailable``.
     """
-    search = RowSearch(client, keys, seconds)
+    search = RowSearch(client, keys, math.inf)  # rows may be from a time when they were remembered for longer
     position: RowPosition | None = None
     alone = shared = 0
     while True:
         stop_if_cancelled()
         page = await search.search(RowFilter(), position, Direction.OLDER, _BATCH)
         for row in page.rows:
-            envelope = row.envelope
-            if envelope is None or not any(map(is_his, envelope.recipients)):
+            left = texts.without(row)
+            if left == row:
                 continue
-            others = tuple(address for address in envelope.recipients if not is_his(address))
-            count = envelope.recipient_count - len(envelope.recipients) + len(others)
-            alone, shared = alone + (count == 0), shared + (count > 0)
+            is_alone = _recipient_count(left) == 0 < _recipient_count(row)
+            alone, shared = alone + is_alone, shared + (not is_alone)
             if erase:
-                await _erase_row(client, keys, row, others, count, is_his)
+                await _erase_row(client, keys, row, None if is_alone else left)
         position = page.next_position
         if position is None:
             return Found(alone, shared)
 
 
-async def _erase_row(
-    client: Redis, keys: ModelKeys, row: MessageRow, others: tuple[str, ...], count: int, is_his: IsHis
-) -> None:
-    assert row.envelope is not None
-    left = replace(
-        row,
-        envelope=replace(row.envelope, recipients=others, recipient_count=count),
-        outcome=replace(row.outcome, actor="") if row.outcome and is_his(row.outcome.actor) else row.outcome,
-        indices=tuple(recipient_indices(others)) if count else (),
-    )
+def _recipient_count(row: MessageRow) -> int:
+    return row.envelope.recipient_count if row.envelope else 0
+
+
+async def _erase_row(client: Redis, keys: ModelKeys, row: MessageRow, left: MessageRow | None) -> None:
     with store_errors():
         async with client.pipeline(transaction=True) as pipe:
-            for name in set(row.indices) - set(left.indices):
+            for name in set(row.indices) - set(left.indices if left else ()):
                 pipe.zrem(keys.rows_to(name), row.id)
-            if count:
+            if left:
                 pipe.set(keys.row(row.id), left.pack(), keepttl=True, xx=True)
             else:
                 pipe.unlink(keys.checked(row.id), keys.row(row.id))

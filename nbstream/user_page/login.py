@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 _MAX_FAILURES = 10  # a minute, of one client and with the name of one user
 _MAX_LOGINS = 60  # a minute and client
 _MAX_WAITING = 50  # logins that wait for the server
-_TARGET = re.compile(r"/my/[\w./?=&%+~-]{0,500}", re.ASCII)
 
 _log = logging.getLogger(__name__)
 
@@ -108,9 +107,8 @@ class UserLogin:
     def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
         """Send whoever wants to see a page to the form, and refuse everything else with it."""
         if request.method in {"GET", "HEAD"}:
-            target = request.rel_url.raw_path_qs
-            query = f"?to={quote(target, safe='/')}" if _TARGET.fullmatch(target) else ""
-            return redirect(f"{USER_AREA.login_path}{query}")
+            target = USER_AREA.local_target(request.rel_url.raw_path_qs)
+            return redirect(f"{USER_AREA.login_path}?to={quote(target, safe='/')}")
         response = self._form_page(request, {}, _Refused(403, "login_ended"))
         response.force_close()  # the rest of a form is not read
         return response
@@ -138,7 +136,7 @@ class UserLogin:
         parts.metrics.login_tried(method, accepted=True)
         _log.info("page: a user logged in", extra=event_fields(client=str(client), user=address))
         # No redirect: a browser does not send the new cookie with one that began on another site.
-        page = Page("logged_in.html", {"target": _local_target(form.get("to", ""))})
+        page = Page("logged_in.html", {"target": USER_AREA.local_target(form.get("to", ""))})
         response = self._render(request, page)
         set_cookie(response, request, USER_AREA.session_cookie, token, SESSION_SECONDS, path=PREFIX)
         return response
@@ -207,7 +205,7 @@ class UserLogin:
         values = {
             "link": "" if refused else fields.get("link", ""),
             "user": fields.get("user", "")[:MAX_NAME_LENGTH],
-            "target": _local_target(fields.get("to", "")),
+            "target": USER_AREA.local_target(fields.get("to", "")),
             "has_password": self._parts.server is not None,
             "refusal": refused.text if refused else "",
         }
@@ -216,8 +214,3 @@ class UserLogin:
     def _render(self, request: web.BaseRequest, page: Page) -> web.Response:
         language = choose_language(request.headers, USER_AREA.languages)
         return html_response(self._parts.renderer.render(page, None, language=language), page.status)
-
-
-def _local_target(target: str) -> str:
-    """Return the page to show after the login: a link from elsewhere must not choose another site."""
-    return target if _TARGET.fullmatch(target) else PREFIX

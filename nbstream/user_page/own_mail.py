@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError
-from nbstream.mail.addresses import canonical_address
+from nbstream.store.recent.message_rows import is_named_by_sender
 from nbstream.store.recent.row_search import Direction, RowFilter
 from nbstream.users.held_mail import read_held_message, recipients_of
 
@@ -164,7 +164,7 @@ class OwnMail:
             return envelope.header_from
         sender = envelope.sender or ""
         others = [other for other in envelope.recipients if self._parts.user_of(other) != address]
-        if any(canonical_address(other).replace("@", "=") in canonical_address(sender) for other in others):
+        if any(is_named_by_sender(other, sender) for other in others):
             return "@" + sender.rpartition("@")[2]
         return envelope.sender
 

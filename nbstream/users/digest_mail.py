@@ -47,7 +47,9 @@ _SHOWN_LENGTH = 100  # characters of what others wrote
 _SUBJECT, _TEXT, _HTML = "subject.txt", "digest.txt", "digest.html"
 _MAX_LINE = 990  # a link must not be folded
 _NOTHING = "\N{EN DASH}"
-_LINK_MARK = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)  # by which mail programs know a link in a text
+_ADDRESS = r"(?<![^\s<(])[\w.+=-]++@[\w.-]++(?![^\s>),;])"  # at most a new mail becomes of it
+# By this mail programs know a link in a text, which may be a domain or the address of a host alone.
+_LINK_MARK = re.compile(rf"({_ADDRESS})|:(?=//)|(?<=[^\s.])[.\u3002\uff0e\uff61](?=[^\W\d_]{{2}}|\d+\.\d)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,8 @@ def _foreign(text: str, length: int = _SHOWN_LENGTH) -> str:
     if is_blank(text[:length]):
         return _NOTHING
     line = " ".join(visible_text(text, length).split())
-    return _LINK_MARK.sub(r"[\g<0>]", line) + ("…" if len(text) > length else "")
+    shown = _LINK_MARK.sub(lambda match: match[1] or f"[{match[0]}]", line)
+    return shown + ("…" if len(text) > length else "")
 
 
 def _local_time(at: float, form: str) -> str:

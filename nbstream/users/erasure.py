@@ -8,14 +8,14 @@ mail.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from nbstream.policy.lesson_source import user_of_actor
 from nbstream.policy.sender_lists import list_owner
-from nbstream.store.erasure import erase_lessons, erase_remembered
+from nbstream.store.erasure import UserTexts, erase_lessons, erase_remembered
 from nbstream.store.logins import LoginKeys
 from nbstream.store.model.scan import scan_keys
 from nbstream.store.recent.message_rows import normalize_address
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from nbstream.store.model.model import Model
     from nbstream.users.digest_state import DigestState
 
-_ACTOR = re.compile(r"(?:user )?(?:.* for )?(\S+)", re.DOTALL)
 _PERSONAL = ("{local}", "{address}")
 
 
@@ -47,8 +46,7 @@ class Erased:
 class UserErasure:
     """Erases users of the model ``common``, below which ``index`` lists own models, which ``open_own`` opens.
 
-    ``names`` says whose an address is. ``remembered_seconds`` is for how long checked messages are remembered.
-    ``actor`` is who erases.
+    ``names`` says whose an address is. ``actor`` is who erases.
     """
 
     common: Model
@@ -56,7 +54,6 @@ class UserErasure:
     open_own: Callable[[str], Model]
     names: OwnModelNames
     digests: DigestState
-    remembered_seconds: float
     actor: str
     correspondents: CorrespondentStore | None = None
 
@@ -73,8 +70,8 @@ class UserErasure:
         user = self.names.user_of(normalize_address(address))
 
         def is_his(text: str) -> bool:
-            named = _ACTOR.fullmatch(text)
-            return named is not None and self.names.user_of(normalize_address(named[1])) == user
+            named = (text, user_of_actor(text), text.partition(" for ")[2])
+            return any(name and self.names.user_of(normalize_address(name)) == user for name in named)
 
         own = self.own_model_of(user)
         for name in self.names.levels_of(user):
@@ -94,10 +91,10 @@ class UserErasure:
         yield Erased("messages that the common model has learned from him", found.lessons)
         yield Erased("records of him in its history", found.records)
         client, keys = self.common.client, self.common.keys
-        found = await erase_remembered(client, keys, self.remembered_seconds, is_his, erase=erase)
+        addresses = [user, *(alias for alias, target in self.names.aliases.items() if target == user)]
+        found = await erase_remembered(client, keys, UserTexts(is_his, self.names.user_of, addresses), erase=erase)
         yield Erased("checked messages to him alone that are remembered", found.lessons)
         yield Erased("checked messages to others too that name him", found.records)
-        addresses = [user, *(alias for alias, target in self.names.aliases.items() if target == user)]
         yield Erased("senders in his list", await self._erase_lists(addresses, erase=erase))
         yield Erased("choices about the digest", await self._erase_choices(addresses, erase=erase))
         if self.correspondents:  # by his address: a login of another form is not known here

@@ -31,17 +31,30 @@ def tokens(facts: CorrespondentFacts, incoming: Message, now: float = NOW) -> li
 def test_an_answer_from_where_we_wrote_to_is_known() -> None:
     facts = facts_of(sent(BOB))
 
-    assert tokens(facts, answer()) == [ANSWER]
-    assert tokens(facts, answer(sender="office@sales.partner.example")) == [ANSWER]
-    assert tokens(facts, message(f"References: <other.message.1@x.example>\n <{OURS.decode()}>")) == [ANSWER]
+    colleague = "office@sales.partner.example"
+    cited = f"References: <other.message.1@x.example>\n <{OURS.decode()}>"
+    assert ANSWER in tokens(facts, answer(proved="partner.example"))
+    assert tokens(facts, answer(sender=colleague, proved="partner.example")) == [ANSWER]
+    assert ANSWER in tokens(facts, message(cited, proved="partner.example"))
+
+
+def test_whoever_only_says_that_he_is_the_one_who_was_asked_has_the_token_of_others() -> None:
+    facts = facts_of(sent(BOB))
+    refuted = "Authentication-Results: mx.example.org; dmarc=fail header.from=partner.example"
+
+    assert tokens(facts, answer()) == [ANSWER_TO_OTHERS]
+    assert tokens(facts, answer(proved="attacker.example")) == [ANSWER_TO_OTHERS]
+    assert tokens(facts, message(refuted, f"In-Reply-To: <{OURS.decode()}>")) == [ANSWER_TO_OTHERS]
 
 
 def test_an_answer_from_elsewhere_is_another_token() -> None:
     """A Message-ID that a mailing list has made public, or that was passed on, says less."""
     facts = facts_of(sent(BOB))
 
-    assert tokens(facts, answer(sender="eve@attacker.example")) == [ANSWER_TO_OTHERS]
-    assert tokens(facts, answer(sender="eve@notpartner.example")) == [ANSWER_TO_OTHERS]
+    assert tokens(facts, answer(sender="eve@attacker.example", proved="attacker.example")) == [ANSWER_TO_OTHERS]
+    assert tokens(facts, answer(sender="eve@notpartner.example", proved="notpartner.example")) == [
+        ANSWER_TO_OTHERS
+    ]
     assert tokens(facts, answer(sender=f"{BOB}, eve@attacker.example")) == [ANSWER_TO_OTHERS]
     assert tokens(facts_of(sent("ann@shop.example")), answer(sender="eve@x.example")) == [ANSWER_TO_OTHERS]
 
@@ -111,7 +124,7 @@ def test_the_tokens_come_with_those_of_the_header_and_the_key_stays() -> None:
 def test_private_tokens_hide_these_too() -> None:
     facts = facts_of(sent(BOB))
     knowing = CorrespondentTokenizer(Tokenizer(TokenizerOptions()), lambda: facts, READER, lambda: NOW)
-    taken = PrivateTokenizer(knowing, TokenHasher(b"p" * 32)).take_apart(answer())
+    taken = PrivateTokenizer(knowing, TokenHasher(b"p" * 32)).take_apart(answer(proved="partner.example"))
 
     assert taken.words
     assert ANSWER in taken.words.head
@@ -135,7 +148,8 @@ def test_a_hostile_header_costs_little() -> None:
     facts = facts_of(sent(BOB))
 
     assert tokens(facts, message(f"References: {ids}", f"In-Reply-To: {ids}")) == []
-    assert tokens(facts, message(f"References: {ids[:20_000]}> <{OURS.decode()}>")) == [ANSWER]
+    cited = message(f"References: {ids[:20_000]}> <{OURS.decode()}>", proved="partner.example")
+    assert tokens(facts, cited) == [ANSWER, SENDER]
 
 
 @given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 1000)), max_size=60), st.integers(0, 1000))

@@ -268,6 +268,10 @@ async def test_a_session_is_the_same_for_all_workers(client: Redis) -> None:
         ("/ui/;url=https://evil.example", "/ui/"),
         ('/ui/"><script>', "/ui/"),
         ("/ui/" + "a" * 501, "/ui/"),
+        ("/ui/../evil", "/ui/"),
+        ("/ui/x/./../../evil", "/ui/"),
+        ("/ui/%2e%2E/evil", "/ui/"),
+        ("/ui//evil.example", "/ui/"),
     ],
 )
 async def test_a_login_leads_nowhere_else(page: PageListener, asked: str, shown: str) -> None:

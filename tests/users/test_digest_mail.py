@@ -159,11 +159,22 @@ def test_what_others_wrote_changes_nothing_around_it(language: str, text: str) -
     assert not set("\u202e\u2066\u200f\u0007\x1b\u200b") & set(body_of(mail, "plain") + body_of(mail, "html"))
 
 
-def test_mail_programs_make_no_link_of_what_others_wrote() -> None:
-    subject = "Deliver it to me: https://evil.example/login or WWW.evil.example, at 12:30"
+@pytest.mark.parametrize(
+    ("subject", "shown"),
+    [
+        ("https://evil.example/login, at 12:30", "https[:]//evil[.]example/login, at 12:30"),
+        ("WWW.evil.example", "WWW[.]evil[.]example"),
+        ("evil.example/login, a.b.evil.co.uk:8080", "evil[.]example/login, a.b[.]evil[.]co[.]uk:8080"),
+        ("\u30c6\u30b9\u30c8.\u30c6\u30b9 x\u3002example", "\u30c6\u30b9\u30c8[.]\u30c6\u30b9 x[\u3002]example"),
+        ("x.xn--p1ai 192.0.2.1/login", "x[.]xn--p1ai 192[.]0[.]2.1/login"),
+        ("ann@evil.example/login ann@evil.example:80", "ann@evil[.]example/login ann@evil[.]example:80"),
+        ("You owe 3.50 ... e.g. to Ann (ann@shop.example).", "You owe 3.50 ... e.g. to Ann (ann@shop.example)."),
+    ],
+)
+def test_mail_programs_make_no_link_of_what_others_wrote(subject: str, shown: str) -> None:
     mail = mail_of(replace(DIGEST, messages=[replace(LETTER, subject=subject)]))
     for kind in ("plain", "html"):
-        assert "https[:]//evil.example/login or WWW[.]evil.example, at 12:30" in body_of(mail, kind)
+        assert shown in body_of(mail, kind)
 
 
 @pytest.mark.parametrize("address", ["a\r\nBcc: b@example.org", "a b@example.org", "b\udcff@example.org", "", "@"])

@@ -47,7 +47,6 @@ async def _run(settings: Settings, options: argparse.Namespace) -> int:
             lambda name: make_own_model(settings, common.client, name),
             names,
             DigestState(settings.quarantine_folder / FOLDER),
-            settings.memory.hours * 3600,
             current_user(),
             make_correspondent_reader(settings, common.client),
         )

@@ -170,6 +170,11 @@ def address_matches(address: str, wanted: str) -> bool:
     return wanted in _searched_texts(address)
 
 
+def is_named_by_sender(address: str, sender: str) -> bool:
+    """Return whether the sender of an envelope names this recipient, as those of mailing lists do (VERP)."""
+    return canonical_address(address).replace("@", "=") in canonical_address(sender)
+
+
 def _searched_texts(address: str) -> Iterator[str]:
     """Yield what an address is found by: itself, and ``@`` and its domain where it has one."""
     whole = normalize_address(address)

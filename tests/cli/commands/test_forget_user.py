@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from nbstream.own_models.names import OwnModelNames
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store import erasure
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
+from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokenizer import Tokens
 from nbstream.users.preferences import UserPreferences
@@ -74,19 +76,33 @@ def names_of(site: Taught, address: str) -> list[bytes]:
     return [key for key, value in dump(site).items() if any(text in key + repr(value).encode() for text in texts)]
 
 
-def remember(site: Taught, key: str, *recipients: str) -> None:
-    """A message that was checked for these recipients."""
+def remember(
+    site: Taught,
+    key: str,
+    *recipients: str,
+    sender: str = "eve@home.example",
+    subject: str = "hi",
+    released_by: str = "",
+) -> None:
+    """A message that was checked for these recipients, and whoever released it."""
 
     async def run(model: Model) -> None:
-        memory = RecentMessages(model.client, model.keys, MemorySettings(envelope=True), lambda _: None, rows=True)
-        writing = asyncio.create_task(memory.run())
-        envelope = RememberedEnvelope(
-            "smtp", "eve@home.example", recipients, len(recipients), "hi", str(ActionKind.PASS)
+        memory = RecentMessages(
+            model.client,
+            model.keys,
+            MemorySettings(envelope=True),
+            lambda _: None,
+            rows=True,
+            user_of=OwnModelNames(delimiter="+").user_of,
         )
+        writing = asyncio.create_task(memory.run())
+        envelope = RememberedEnvelope("smtp", sender, recipients, len(recipients), subject, str(ActionKind.PASS))
         tokens = Tokens.from_all((b"body:hi",))
         memory.remember(CheckedMessage(key, tokens, 0.5, "unsure"), None, lambda: envelope)
         await memory.wait_until_written()
         writing.cancel()
+        if released_by:
+            await QuarantineOutcomes(model.client, model.keys).note(key, OutcomeKind.RELEASED, released_by)
 
     site.model(run)
 
@@ -136,6 +152,41 @@ def test_nothing_of_a_user_is_left_and_all_of_the_others(site: Taught, tmp_path:
     assert {key: value for key, value in dump(site).items() if b"bob" in key} == others
     (again,) = site.json("forget-user", ANN)
     assert not any(again["erased"].values())
+
+
+@pytest.mark.parametrize(
+    ("to", "row"),
+    [
+        ((), {"sender": ANN}),
+        ((ANN,), {"sender": "list-return-7-ann=example.org@lists.example"}),
+        ((), {"subject": f"Ann <{ANN}>, you have won"}),
+        ((), {"released_by": ANN}),
+        (('"ann"@EXAMPLE.org.',), {}),
+    ],
+    ids=["sender", "sender of a list", "subject", "release", "spelling"],
+)
+def test_a_row_of_a_message_to_others_names_the_user_nowhere(
+    site: Taught, to: tuple[str, ...], row: dict[str, str]
+) -> None:
+    remember(site, "a" * 24, BOB, *to, **row)
+
+    out, _ = site("forget-user", ANN, "--yes")
+
+    assert "       1  checked messages to others too that name him\n" in out
+    (value,) = (value for key, value in dump(site).items() if b":row:" in key)
+    assert b"example.org" not in value.lower().replace(b"bob@example.org", b"")
+    assert b"bob" in value
+
+
+def test_whoever_else_got_a_message_still_finds_it(site: Taught) -> None:
+    """A row keeps the indices of the others, also that of the user behind an address with a detail."""
+    remember(site, "a" * 24, ANN, "bob+shop@example.org")
+    before = {key for key in dump(site) if b":rows:to:" in key}
+
+    site("forget-user", ANN, "--yes")
+
+    assert len(before) == 3
+    assert len(before & dump(site).keys()) == 2
 
 
 def test_his_lessons_are_found_when_the_history_is_trimmed(site: Taught) -> None:

@@ -87,14 +87,17 @@ def test_a_second_run_goes_on_where_the_first_one_ended(site: MailSite, taught: 
 
 
 def test_what_lies_in_sent_says_whom_users_wrote_to(site: MailSite, taught: Taught) -> None:
-    taught.config.write_text(taught.config.read_text() + "correspondents: {}\n")
+    trusted = "correspondents: {}\ntrusted_authserv_ids: [mx.example.org]\n"
+    taught.config.write_text(taught.config.read_text() + trusted)
     now = time.time()
     for number, (recipient, days) in enumerate((("bob@partner.example", 1), ("eve@old.example", 500))):
         sent = f"Date: {formatdate(now - days * 86_400)}\nMessage-ID: <{number}.7f3a9c51d2e8@example.org>\n"
         raw = f"{sent}From: ann@example.org\nTo: {recipient}\n\noffer\n".encode()
         put(site.account("ann") / ".Sent", number, raw, "S")
         os.utime(next((site.account("ann") / ".Sent" / "cur").glob(f"{number}.*")), (now, now - days * 86_400))
-    answer = b"In-Reply-To: <0.7f3a9c51d2e8@example.org>\nFrom: bob@partner.example\nSubject: Re\n\nyes\n"
+    answer = b"Authentication-Results: mx.example.org; dmarc=pass header.from=partner.example\n"
+    answer += b"Received: from partner.example by mx.example.org\n"
+    answer += b"In-Reply-To: <0.7f3a9c51d2e8@example.org>\nFrom: bob@partner.example\nSubject: Re\n\nyes\n"
     put(site.account("ann") / ".Archive", 3000, answer, "S")
 
     out, _ = taught("learn", "--mailboxes", site.template, "--yes")
