@@ -3,7 +3,8 @@
 Rules: the parent has no event loop. It binds the addresses, starts workers by exec, and replaces one that has died
 or has been silent for ``SILENCE_SECONDS``. A worker that says that the configuration or the stored model cannot
 be used, or dies before any was ready, ends the daemon, as it would end a single process. New settings are checked
-before any worker gets them; all have the same ones, and a worker that cannot apply them is replaced.
+before any worker gets them; all have the same ones, and a worker that cannot apply them is replaced. While the
+file is read, and while workers apply the settings, the parent does all of its other work.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import socket
 import subprocess
 import sys
 import time
+from collections import deque
 from concurrent import futures
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,9 +58,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from nbstream.config import Settings
-    from nbstream.daemon.reloader import ReloadResult
     from nbstream.daemon.service_manager import ServiceManager
     from nbstream.daemon.sockets import ListenAddresses, SocketsByName
+    from nbstream.server.control_socket import SendAnswer
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ _STEADY_SECONDS = 60.0  # a worker that lived for this long did not end because 
 _APPLY_SECONDS = 10.0  # for workers to apply settings
 _EXIT_SECONDS = 5.0  # for a process to end after its end of the socket was closed
 _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is killed
+_READING_SECONDS = 0.01  # between two looks whether the configuration was read
 _TURN_SECONDS = 0.25  # the longest time between two looks at the clock, and at what a signal asked for
 
 # The worker runs this very copy of nbstream. It imports everything else as any program does, but nothing from the
@@ -99,6 +102,11 @@ class Worker:
     def is_serving(self) -> bool:
         """Whether it accepts mail, with or without counts."""
         return self.process is not None and self.state != STARTING
+
+    @property
+    def is_applying(self) -> bool:
+        """Whether it serves, and has not yet applied the settings that it was sent."""
+        return self.is_serving and not self.has_applied
 
     @property
     def status(self) -> WorkerStatus:
@@ -199,6 +207,17 @@ class Worker:
         return seconds
 
 
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request to read the configuration anew and apply it, or to say what that would do.
+
+    ``send`` gets the answer.
+    """
+
+    is_reload: bool
+    send: SendAnswer = lambda _: None
+
+
 class Supervisor:
     """What ``nbstream serve`` runs where several ``workers`` serve mail; ``run`` returns after a drain.
 
@@ -213,7 +232,11 @@ class Supervisor:
         self._workers = [Worker(number) for number in range(1, workers + 1)]
         self._readers: dict[socket.socket, Callable[[], object]] = {}
         self._is_stopping = False
-        self._reload_requested = False
+        self._requests: deque[_Request] = deque()  # the first one is under way where there is a reading
+        self._reading: futures.Future[Settings] | None = None
+        self._read_until = 0.0
+        self._reload_notice = ExitStack()  # ends what the service manager was told of a reload
+        self._is_applying = False
         self._tell_at = 0.0
         self._turned_at = time.monotonic()
         self._any_was_ready = False
@@ -226,7 +249,7 @@ class Supervisor:
 
     def reload(self) -> None:
         """Read the configuration anew, soon; log, metrics and the control socket say whether it was applied."""
-        self._reload_requested = True
+        self._requests.append(_Request(is_reload=True))
 
     def run(self, on_ready: Callable[[ListenAddresses], object] = lambda _: None) -> None:
         """Serve until ``stop``, then drain.
@@ -272,8 +295,8 @@ class Supervisor:
 
     def _control_listener(self) -> ControlListener:
         handlers: Mapping[str, Callable[[Callable[[Mapping[str, object]], None]], object]] = {
-            "reload": lambda send: send(asdict(self._reload())),
-            "pending": lambda send: send(asdict(self._reloader.pending(self._read_settings()))),
+            "reload": lambda send: self._requests.append(_Request(is_reload=True, send=send)),
+            "pending": lambda send: self._requests.append(_Request(is_reload=False, send=send)),
             "policy": lambda send: send(
                 policy_answer(
                     self._reloader,
@@ -336,10 +359,9 @@ class Supervisor:
         Time in which this process itself stood still is no silence: a whole machine or container may have been
         frozen, and those of its processes that go on first must not kill the others.
         """
-        if self._reload_requested:
-            self._reload_requested = False
-            self._reload()
-        self._read(list(self._readers), _TURN_SECONDS)
+        if not self._is_applying:
+            self._go_on_reloading()
+        self._read(list(self._readers), _READING_SECONDS if self._reading else _TURN_SECONDS)
         now = time.monotonic()
         stood_still = max(0.0, now - self._turned_at - BEAT_SECONDS)
         self._turned_at = now
@@ -417,34 +439,37 @@ class Supervisor:
         else:
             _log.info("worker has drained; another one is started", extra=fields)
 
-    def _reload(self) -> ReloadResult:
-        with self._service_manager.reloading():
-            return self._reloader.reload(self._read_settings())
-
-    def _read_settings(self) -> futures.Future[Settings]:
-        reading = self._reloader.start_reading()
-        futures.wait([reading], READ_SECONDS)
-        return reading
+    def _go_on_reloading(self) -> None:
+        """Begin to read the configuration for the first request, or answer it where that is over."""
+        if self._reading is None:
+            if self._requests:
+                if self._requests[0].is_reload:
+                    self._reload_notice.enter_context(self._service_manager.reloading())
+                self._reading, self._read_until = self._reloader.start_reading(), time.monotonic() + READ_SECONDS
+        elif self._reading.done() or time.monotonic() > self._read_until:
+            reading, self._reading, request = self._reading, None, self._requests.popleft()
+            with self._reload_notice:
+                result = (self._reloader.reload if request.is_reload else self._reloader.pending)(reading)
+            request.send(asdict(result))
 
     def _apply_settings(self, settings: Settings) -> None:
         """Send the settings to all workers; return when those that answer have applied them."""
         check_settings(settings)
-        logs.set_up_logging(settings.log)
         file = settings_file(settings)
         try:
+            logs.set_up_logging(settings.log)
             for worker in self._workers:
                 worker.send_settings(file)
         finally:
             os.close(file)
-        until = time.monotonic() + _APPLY_SECONDS
-        while waiting := [
-            w.connection for w in self._workers if w.connection and w.is_serving and not w.has_applied
-        ]:
-            if time.monotonic() > until:
-                break
-            self._read(waiting, _TURN_SECONDS)
+        until, self._is_applying = time.monotonic() + _APPLY_SECONDS, True
+        try:
+            while any(worker.is_applying for worker in self._workers) and time.monotonic() < until:
+                self._turn()
+        finally:
+            self._is_applying = False
         for worker in self._workers:
-            if worker.connection in waiting:
+            if worker.is_applying:
                 _log.error("worker %d does not apply the new settings: it is killed", worker.number)
                 worker.signal(signal.SIGKILL)
 

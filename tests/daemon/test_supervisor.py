@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,6 +72,21 @@ def test_a_silent_worker_is_killed(clock: Clock, process: subprocess.Popen[bytes
     supervisor._turn()
 
     assert process.wait(10) == -9
+
+
+def test_settings_that_reach_no_worker_are_not_applied_here_either(
+    process: subprocess.Popen[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, logged = supervise(process, tmp_path), list(logging.getLogger().handlers)
+
+    def no_file(settings: Settings) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(module, "settings_file", no_file)
+    with pytest.raises(OSError, match="Too many"):
+        supervisor._apply_settings(Settings(state_dir=tmp_path))
+
+    assert logging.getLogger().handlers == logged
 
 
 def test_time_in_which_the_supervisor_itself_stood_still_is_no_silence(
