@@ -3,7 +3,8 @@
 Rules: the package has an environment of its own below ``/usr/lib/nbstream``, with the system's Python and the very
 versions of ``.ci/constraints.txt``: no other package and no upgrade of one changes what runs. The package is for
 the minor version of that Python alone, and its dependencies say that. Its scripts and its configuration are in
-``deploy/debian``.
+``deploy/debian``. ``/usr/share/doc/nbstream`` has the handbook and all other pieces of ``deploy``, so that the
+paths which programs and guides name are there as in a checkout.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ PYTHON = "/usr/bin/python3"
 MAINTAINER = "nbstream maintainers <maintainers@users.noreply.a-seed-c06deebf.example>"
 
 _HOME = Path("usr/lib/nbstream")
-_EXAMPLES = ("postfix", "before-queue", "lmtp", "exim", "dovecot", "opensmtpd", "sendmail", "pipe", "prometheus")
 _PROGRAM = """\
 #!/usr/lib/nbstream/bin/python3 -I
 import sys
@@ -148,10 +148,11 @@ def _install_files(stage: Path) -> None:
 
 def _write_documents(stage: Path, installed: Sequence[Distribution]) -> None:
     documents = stage / "usr/share/doc/nbstream"
-    for name in _EXAMPLES:
-        shutil.copytree(DEPLOY / name, documents / "examples" / name)
+    shutil.copytree(ROOT / "docs", documents / "docs")
+    shutil.copytree(DEPLOY, documents / "examples", ignore=shutil.ignore_patterns("debian", "README.md"))
     for file in documents.rglob("*"):
         file.chmod(0o755 if file.is_dir() else 0o644)
+    (documents / "deploy").symlink_to("examples")
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH", time.time()))
     entry = f"nbstream ({__version__}) stable; urgency=medium\n\n  * See changelog.gz.\n\n"
     _write_compressed(documents / "changelog.gz", f"{entry} -- {MAINTAINER}  {formatdate(epoch)}\n")

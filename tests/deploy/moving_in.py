@@ -148,6 +148,7 @@ class Machine:
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        assert "postconf: warning" not in done.stderr, done.stderr
         if self._postfix is not None:
             self._postfix.cool()
             if re.search(r"^postfix reload$", block, re.MULTILINE):

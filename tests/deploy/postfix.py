@@ -132,7 +132,7 @@ class Postfix:
         self.follow(*steps)
 
     def follow(self, *steps: tuple[str, str]) -> None:
-        """Run the commands below these headings of the guides."""
+        """Run the commands below these headings of the guides, of which none warns of anything."""
         shell = SHELL_FUNCTIONS.format(
             postconf=self.program("postconf"), postfix=self.program("postfix"), etc=self.folder / "etc"
         )
@@ -142,6 +142,7 @@ class Postfix:
         words = ["bash", "-euc", shell + self.own(commands)]
         result = subprocess.run(words, cwd=self.folder, timeout=60, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
+        assert "warning" not in result.stderr, result.stderr
         self.cool()
 
     def own(self, text: str) -> str:

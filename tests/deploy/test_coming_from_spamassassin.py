@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from tests.deploy.moving_in import OWN_PORT, Home, Machine
 from tests.deploy.old_filters import GTUBE, Spamd, Spampd
 from tests.deploy.postfix import STRANGER, Postfix, open_folder
-from tests.integration.daemon import wait_until
+from tests.integration.daemon import free_port, wait_until
 
 PAGE = "coming-from-spamassassin.md"
 MAIN = """
@@ -114,6 +115,42 @@ def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
     back = site.arrived("m-back")
     assert fields(back, "X-Spam-Checker-Version")
     assert not fields(back, "X-Nbstream")
+
+
+def test_the_same_spamc_asks_nbstream_and_on_the_way_back_spamd(
+    program: Callable[[str], str], redis_binary: Path
+) -> None:
+    with open_folder() as folder:
+        spamd, options = Spamd(folder, program), folder / "spamc.conf"
+        options.write_text(f"-d 127.0.0.1\n-p {spamd.port}\n")  # as a site has it whose spamd has another port
+        paths = {**OWN_PORT, "/etc/spamassassin/spamc.conf": str(options), "1783": str(free_port())}
+        machine, heading = Machine(folder, PAGE, paths, {}), "5. Switch: the same spamc"
+        client = folder / "bin/spamc"
+        client.write_text(f'#!/bin/sh\nexec {program("spamc")} -F {options} "$@"\n')
+        client.chmod(0o755)
+        message = folder / "message.eml"
+        message.write_text(LUNCH.format("prize", "prize"))
+
+        def asked() -> str:
+            return subprocess.run(
+                [client], input=message.read_text(), capture_output=True, text=True, check=True
+            ).stdout
+
+        try:
+            spamd.server.restart()
+            with machine.stopping():
+                machine.follow(heading, "systemctl restart nbstream")
+                printed = machine.follow(heading, "spamc -L spam")
+                assert printed.startswith("Message successfully un/learned\n")
+                assert re.search(r"^[0-9.-]+/[0-9.]+$", printed, re.MULTILINE)
+                assert len(re.findall("^X-Nbstream: ", printed, re.MULTILINE)) == 1
+                assert len(fields(asked(), "X-Nbstream")) == 1
+                machine.stop()
+                assert asked() == message.read_text()
+                machine.follow(heading, "sed -i")
+                assert fields(asked(), "X-Spam-Checker-Version")
+        finally:
+            spamd.server.stop()
 
 
 def test_procmail_asks_nbstream_after_spamc(program: Callable[[str], str], redis_binary: Path) -> None:

@@ -121,6 +121,15 @@ def root(tmp_path: Path, program: Callable[[str], str]) -> Iterator[BareRoot]:
         subprocess.run(["umount", folder / "proc"], check=True)
 
 
+def named_paths() -> set[str]:
+    """The paths of a checkout that programs name, and that the guides for mail servers and monitoring do."""
+    folders = ("nbstream", "docs/guides")
+    texts = [path.read_text() for name in folders for path in (ROOT / name).rglob("*.[pm][yd]")]
+    named = {path for text in texts for path in re.findall(r"(?<![\w/])(?:docs|deploy)/[\w./-]*\w", text)}
+    assert {"docs/guides/troubleshooting.md", "deploy/grafana/nbstream.json"} <= named
+    return named - {"deploy/debian"}  # what the package is made of
+
+
 def put(root: BareRoot, package: Path, version: str = "") -> str:
     """Copy the package into the root, as ``version`` where that is given, and return its path there."""
     file = root.folder / f"root/nbstream{version}.deb"
@@ -150,6 +159,8 @@ def test_it_is_installed_used_upgraded_removed_and_purged(root: BareRoot, packag
     assert root.succeeds("test", "-s", "/usr/share/man/man1/nbstream.1.gz")
     assert root.succeeds("test", "-s", "/usr/share/bash-completion/completions/nbstream")
     assert "usage: nbstream-filter" in root.run("nbstream-filter", "--help")
+    for path in named_paths():
+        assert root.succeeds("test", "-e", f"/usr/share/doc/nbstream/{path}"), path
 
     root.run("apt-get", "install", "-q", "-y", put(root, package, "99.0"))
     assert root.asked_of_the_service() == ["restart"]
@@ -168,7 +179,18 @@ def test_it_is_installed_used_upgraded_removed_and_purged(root: BareRoot, packag
     assert f"the service was not restarted. Mend {CONFIG}" in said
     assert root.asked_of_the_service() == []
 
-    root.run("apt-get", "remove", "-q", "-y", "nbstream")
+    root.run("install", "-d", "/etc/postfix")
+    root.run("tee", "/etc/postfix/main.cf", stdin="# nbstream, perhaps\n")
+    root.run(
+        "tee",
+        "/etc/postfix/master.cf",
+        stdin="smtp inet n - y - - smtpd -o content_filter=nbstream:[127.0.0.1]:10025\n",
+    )
+    said = root.run("apt-get", "remove", "-q", "-y", "nbstream")
+    assert (
+        "nbstream: a mail server still points here, by these files:\n/etc/postfix/master.cf\nnbstream: until"
+        in said
+    )
     assert root.asked_of_the_service() == ["stop"]
     assert not root.succeeds("test", "-e", "/usr/lib/nbstream")
     assert root.succeeds("test", "-d", "/var/lib/nbstream/redis")
