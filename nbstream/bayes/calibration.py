@@ -103,7 +103,7 @@ class Calibration:
     def probability(self, log_odds: float, counts: NDArray[np.int64], totals: Totals) -> float:
         """Return P(spam) for ``log_odds`` in nats.
 
-        ``counts`` are those of ``SCORE_BINS``, shape (bins, classes), and are not changed later.
+        ``counts`` begin with those of ``SCORE_BINS``, shape (sums, classes), and are not changed later.
         """
         posterior = self._posterior(counts)
         log_odds = self._discount_young_model(log_odds, totals)
@@ -117,8 +117,9 @@ class Calibration:
         last = self._last_posterior
         if last and counts is last[0]:
             return last[1]
-        cache_key = counts.tobytes()
-        posterior = self._posteriors.pop(cache_key, None) or self._grid.posterior(counts)
+        bins = counts[: len(SCORE_BINS)]
+        cache_key = bins.tobytes()
+        posterior = self._posteriors.pop(cache_key, None) or self._grid.posterior(bins)
         self._posteriors[cache_key] = posterior
         if len(self._posteriors) > _MAX_POSTERIORS:
             self._posteriors.popitem(last=False)
@@ -157,16 +158,16 @@ class _Posterior:
 
 
 def blend_sums(parent: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the counts of ``SCORE_BINS`` by which the score of an own model is calibrated.
+    """Return the sums by which the score of an own model is calibrated; they begin with those of ``SCORE_BINS``.
 
-    ``parent`` are those of the level above, ``own`` those of the own model, shape (bins, classes). The result is
+    ``parent`` are those of the level above, ``own`` those of the own model, shape (sums, classes). The result is
     their sum, in which each prequential score of the own model counts max(1, n // 1000) times, where n is how many
     prequential scores the parent has: a few of a user's own shift the map, and the parent's carry it. While the
     own model has none, it is ``parent`` itself. With more levels, the result is the parent of the next one.
     """
     if not own.any():
         return parent
-    repeats = max(1, int(parent.sum() / WEIGHT_ONE) // _PARENT_SCORES_PER_OWN)
+    repeats = max(1, int(parent[: len(SCORE_BINS)].sum() / WEIGHT_ONE) // _PARENT_SCORES_PER_OWN)
     return parent + repeats * own
 
 

@@ -19,8 +19,9 @@ from nbstream.bayes.blend import PRIOR_STRENGTH, OwnCounts, PriorStrength, blend
 from nbstream.bayes.clues import PackedClues, TokenClues, strongest_indices
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.multinomial import ALPHA, HAM, SPAM, token_log_ratios
+from nbstream.bayes.novelty import count_group_tokens
 from nbstream.bayes.priors import log_priors
-from nbstream.bayes.score import Score
+from nbstream.bayes.score import GroupTokens, Score
 from nbstream.engine.score import MessagesChanged, NativeScore, NativeScoring, ScoreOptions
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ class NativeMultinomial:
 def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnCounts], prior: float) -> Score:
     clues = PackedClues(scored.packed, scored.clues, scored.index_bytes, scored.count_bytes)
     rows = tuple([level.rows for level in own])
-    return Score(scored.log_odds, TokenClues.from_packed(tokens, clues, rows), prior)
+    group_tokens = GroupTokens(*scored.group_tokens)
+    return Score(scored.log_odds, TokenClues.from_packed(tokens, clues, rows), prior, group_tokens)
 
 
 class Classifier:
@@ -175,7 +177,8 @@ class Classifier:
                 return score
         prior = self._prior_log_odds(counts.totals.messages)
         clues = self._clues(tokens, counts, levels)
-        return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior)
+        group_tokens = count_group_tokens(tokens.head, (counts.rows, *[level.rows for level in levels]))
+        return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior, group_tokens)
 
     def score_in_table(self, tokens: Tokens, table: Table, own: Sequence[TokenCounts] = ()) -> TableScore | None:
         """Return the score of ``tokens`` by their counts in ``table``, which are not looked up before.

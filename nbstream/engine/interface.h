@@ -67,8 +67,9 @@ int64_t nbn_hash_tokens(const uint8_t *key /* 16 */, const uint8_t *joined, size
                         size_t capacity);
 
 /* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out: the 5 totals and the
- * log-odds (8 bytes each), how many bytes an index and a count take (4 bytes each), and the clues: the indices of all
- * (unsigned; 1, 2 or 4 bytes), then the counts of ham and spam of each (signed; 4 or 8 bytes), then the log-ratios of
+ * log-odds (8 bytes each), how many bytes an index and a count take (4 bytes each), how many tokens of each of the 4
+ * groups of nbstream/tokens/token_groups.py there are and how many of these spam has had (4 bytes each), and the clues:
+ * the indices of all (unsigned; 1, 2 or 4 bytes), then the counts of ham and spam of each (signed; 4 or 8 bytes), then the log-ratios of
  * all (doubles). All is little-endian. Returns the number of clues, or an error as above (-1 also where they do not fit
  * into the `capacity` bytes of out); -8 where the model has learned another number of messages than the request is for
  * (the totals are in out), -9 where Python has to compute the score. */

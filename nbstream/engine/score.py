@@ -23,7 +23,9 @@ _SIZES, _OPTIONS = struct.Struct("=3Q"), struct.Struct("=3Q2q4d")  # nbn_score_r
 _OWN_COUNTS = struct.Struct("=2Q2d")  # nbn_own_counts
 _TOTALS = struct.Struct("=5q")
 _TOTALS_LENGTH = 5
-_HEAD = struct.Struct("<5qd2I")  # the totals, the log-odds, bytes of an index and of a count
+_GROUPS = 4  # of the head, see ``tokens.token_groups``
+# the totals, the log-odds, bytes of an index and of a count, the tokens of each group and those that spam has had
+_HEAD = struct.Struct(f"<5qd2I{2 * _GROUPS}I")
 _COUNTS, _RATIO_BYTES = 2, 8  # of each clue
 _MAX_CLUE_BYTES = 4 + _COUNTS * 8 + _RATIO_BYTES
 _MESSAGES_CHANGED = -8
@@ -65,7 +67,8 @@ class NativeScore(NamedTuple):
     """The score of a message: its log-odds in nats, and ``clues`` clues in ``packed``.
 
     ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.packed_clues.PackedClues``. ``totals`` are
-    the learned messages of ham and spam, their tokens, and the size of the vocabulary.
+    the learned messages of ham and spam, their tokens, and the size of the vocabulary. ``group_tokens`` are those
+    of ``bayes.score.GroupTokens``.
 
     This is a named tuple because a frozen dataclass is slower to create.
     """
@@ -76,6 +79,7 @@ class NativeScore(NamedTuple):
     count_bytes: int
     packed: bytes
     totals: tuple[int, ...]
+    group_tokens: tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +157,14 @@ class NativeScoring:
         if clues < 0 and clues != _MESSAGES_CHANGED:
             return None
         numbers = _HEAD.unpack_from(self._out)
-        totals, (log_odds, index_bytes, count_bytes) = numbers[:_TOTALS_LENGTH], numbers[_TOTALS_LENGTH:]
+        totals = numbers[:_TOTALS_LENGTH]
+        log_odds, index_bytes, count_bytes, *groups = numbers[_TOTALS_LENGTH:]
         if clues < 0:
             return MessagesChanged(totals)
         end = _HEAD.size + clues * (index_bytes + _COUNTS * count_bytes + _RATIO_BYTES)
         packed = bytes(self._view[_HEAD.size : end])
-        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, totals)
+        group_tokens = tuple(groups[:_GROUPS]), tuple(groups[_GROUPS:])
+        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, totals, group_tokens)
 
 
 def _contiguous(rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -8,6 +8,8 @@ Rules:
   the lessons of a group do. Of two lessons at the same moment at least one sees the other, and the person's lesson
   stays.
 - What a sender list decides is not learned: somebody has said it of the sender, and nobody of the message.
+- What is unlike learned spam is not learned: sure is what is sure with its discount. The fewer spam is learned,
+  the fewer ham is (``policy.autolearn.is_balanced``).
 - A candidate that cannot be learned is dropped and counted. It is not tried again.
 """
 

@@ -160,7 +160,7 @@ class LessonPlanner:
         if old_entry and old_entry.label == label:  # only the kind changes, and P(spam) does not
             weighed = old_entry.weight, tuple(prequential_score_sums(old_entry))
         else:
-            weighed = self._scorer.weigh_lesson(before.check.score, label, before.counts, old_entry)
+            weighed = self._scorer.weigh_lesson(before.check, label, before.counts, old_entry)
         return self._entry(message, class_name, weighed, before.check, old_entry, lesson_source)
 
     def _entry(

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES, MAX_COUNT, ClassCounts
+from nbstream.bayes.novelty import CHECK_SUMS
 from nbstream.errors import CountsFull
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class MessageCounts:
     """The counts that matter for a message, at one moment, as people taught them.
 
     ``names`` begin with its tokens. ``rows`` has the counts of these names, shape (names, classes), and ``sums``
-    those of the bins of the calibration, shape (bins, classes). Neither array is changed later.
+    those of ``CHECK_SUMS``, shape (sums, classes). Neither array is changed later.
     ``prequential_scores`` is the live object: it changes with later lessons. ``autolearned`` is None where nothing
     is learned without people, or while that cannot be read. ``parents`` are the counts of the levels above an own
     model, the common model first; empty for the common model itself, which alone has an autolearned part.
@@ -80,8 +80,8 @@ def count_names(tokens: Tokens, old_entry: LedgerEntry | None) -> Sequence[bytes
 
 
 def prequential_score_sums(entry: LedgerEntry) -> Sums:
-    """Return the sums of an entry that count its prequential score in the bins of the calibration."""
-    return [(name, amount) for name, amount in entry.sums if name in SCORE_BINS]
+    """Return the sums of an entry that say how its message was checked before its first label."""
+    return [(name, amount) for name, amount in entry.sums if name in CHECK_SUMS]
 
 
 def counts_after_lesson(
@@ -93,13 +93,13 @@ def counts_after_lesson(
         return _counts_after_one_entry(counts, only, 1 if new_entry else -1)
     changed = ClassCounts()
     changed.set_counts(counts.names, counts.rows)
-    changed.set_counts(SCORE_BINS, counts.sums)
+    changed.set_counts(CHECK_SUMS, counts.sums)
     changed.set_totals(counts.totals)
     if old_entry:
         changed.subtract(old_entry.tokens, CLASSES.index(old_entry.label), old_entry.weight, old_entry.sums)
     if new_entry:
         changed.add(new_entry.tokens, CLASSES.index(new_entry.label), new_entry.weight, new_entry.sums)
-    rows, sums = changed.look_up(counts.names), changed.look_up(SCORE_BINS)
+    rows, sums = changed.look_up(counts.names), changed.look_up(CHECK_SUMS)
     return replace(counts, rows=rows, sums=sums, totals=changed.totals)
 
 
@@ -113,7 +113,7 @@ def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int
     rows[:, column] += sign * entry.weight
     new_tokens = _vocabulary_size(rows) - vocabulary_before
     for name, amount in prequential_score_sums(entry):
-        sums[SCORE_BINS.index(name), column] += sign * amount
+        sums[CHECK_SUMS.index(name), column] += sign * amount
     totals = counts.totals.with_lesson(column, sign * entry.weight * len(rows), new_tokens, sign)
     return counts.with_counts(rows, sums, totals)
 

@@ -86,6 +86,11 @@ class FilterMetrics(FilterObserver):
             ["use"],
             registry=registry.counts,
         )
+        self._discounted = Counter(
+            "nbstream_checks_discounted",
+            "Checked messages that would be spam, were they not unlike learned spam.",
+            registry=registry.counts,
+        )
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._stage_seconds = cache(self._check_seconds.labels)
 
@@ -96,6 +101,8 @@ class FilterMetrics(FilterObserver):
         self._waiting.append((seconds, check.probability))
         if len(self._waiting) >= self._counts_at_once:
             self._count_waiting()
+        if check.is_discounted:
+            self._discounted.inc()
         if check.kind:
             self._kinds.labels(check.kind.kind or "none").inc()
         if check.own:

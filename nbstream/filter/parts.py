@@ -90,7 +90,15 @@ class RememberingObserver(FilterObserver):
     ) -> None:
         """Remember the message that was checked."""
         is_listed = check.listed is not None and check.listed.decides
-        checked = CheckedMessage(check.id, tokens, check.probability, str(check.verdict), check.policy, is_listed)
+        checked = CheckedMessage(
+            check.id,
+            tokens,
+            check.probability,
+            str(check.verdict),
+            check.policy,
+            is_listed,
+            check.is_discounted,
+        )
         self._remember(checked, check.explain, build_envelope)
 
 

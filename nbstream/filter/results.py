@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.clues import TokenClues, clues_named_by
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.score import NO_GROUP_TOKENS, GroupTokens
 from nbstream.policy.explanation import Explanation, ScoreCounts
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.sender_lists import REASON_FOR_OTHERS, ListOwner
-from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label
+from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label, is_discounted
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.bayes.kinds import KindScores
+    from nbstream.bayes.novelty import Discount
     from nbstream.policy.sender_lists import ListDecision
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import ModelState
@@ -53,6 +55,8 @@ class Check:
     ``policy`` is the name of the treatment that they belong to. ``is_canary``: the message is one of
     ``nbstream doctor``, see ``as_canary``. ``kinds`` is None where no kinds are configured, and in the checks of
     lessons. ``listed`` is what a sender list says of the message, and ``own`` whether an own model had a say.
+    ``full_probability`` is P(spam) without the ``discount`` for mail unlike learned spam, which is None where
+    there is none; ``group_tokens`` are those of the score.
     """
 
     id: str
@@ -70,6 +74,14 @@ class Check:
     kinds: KindScores | None = None
     listed: ListDecision | None = None
     own: OwnModelUse = OwnModelUse.NONE
+    full_probability: float = 0.0
+    discount: Discount | None = None
+    group_tokens: GroupTokens = NO_GROUP_TOKENS
+
+    @property
+    def is_discounted(self) -> bool:
+        """Whether the message would be spam, were it not unlike learned spam."""
+        return is_discounted(self.probability, self.thresholds, self.state, self.full_probability)
 
     @property
     def kind(self) -> KindScores | None:
@@ -87,7 +99,9 @@ class Check:
         A canary was scored like any other message. Nobody reports or remembers its check, nothing is learned from
         it, and it is delivered whatever the actions are.
         """
-        return replace(self, verdict=Verdict.SPAM, probability=1.0, reason=CANARY_REASON, is_canary=True)
+        return replace(
+            self, verdict=Verdict.SPAM, probability=1.0, full_probability=1.0, reason=CANARY_REASON, is_canary=True
+        )
 
     def by_list(self, listed: ListDecision | None) -> Check:
         """Return the check as a sender list decides it; score and P(spam) stay. A canary is on no list."""
@@ -135,6 +149,8 @@ class Check:
             self.thresholds,
             self.state,
             self.evidence.count_clues(self.clues),
+            self.discount,
+            self.full_probability if self.discount else 0.0,
         )
 
 

@@ -13,16 +13,17 @@ import math
 from collections import deque
 from dataclasses import replace
 from operator import is_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nbstream.bayes.calibration import SCORE_BINS, blend_sums
+from nbstream.bayes.calibration import blend_sums
 from nbstream.bayes.clues import Clue, sort_by_strength
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.kinds import KindClassifier, KindScores
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import TokenCounts
+from nbstream.bayes.novelty import CHECK_SUMS, NoveltyDiscount
 from nbstream.bayes.score import Score
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.message_counts import (
@@ -32,19 +33,27 @@ from nbstream.filter.message_counts import (
     prequential_score_sums,
 )
 from nbstream.filter.results import Check, OwnModelUse
-from nbstream.policy.autolearn import LIMIT_CLUE, counts_kept_mail, is_settled, limit_log_odds, model_state
+from nbstream.policy.autolearn import (
+    LIMIT_CLUE,
+    counts_kept_mail,
+    is_settled,
+    limit_log_odds,
+    limit_probability,
+    model_state,
+)
 from nbstream.policy.explanation import ScoreCounts
 from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.verdict import ModelState, decide_verdict
 from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from numpy.typing import NDArray
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
+    from nbstream.bayes.novelty import Discount
     from nbstream.filter.results import FilterPolicy
     from nbstream.filter.sources import CountSource
     from nbstream.policy.thresholds import ThresholdPolicy
@@ -54,6 +63,14 @@ if TYPE_CHECKING:
 
 
 _NO_COUNTS = ScoreCounts()  # the clues have theirs
+
+
+class _Likelihood(NamedTuple):
+    """P(spam), P(spam) in full, without a discount, and the discount if there is one."""
+
+    probability: float
+    full: float
+    discount: Discount | None = None
 
 
 class Scorer:
@@ -78,6 +95,7 @@ class Scorer:
     ) -> None:
         self._classifier = classifier
         self._calibration = calibration
+        self._novelty = NoveltyDiscount()
         self._counts = counts
         self._common = parents[0] if parents else counts
         self._own = (*parents[1:], counts) if parents else ()
@@ -104,13 +122,13 @@ class Scorer:
         self, names: Sequence[bytes], source: CountSource, layer: AutolearnedCounts | None = None
     ) -> MessageCounts:
         rows, totals = await source.look_up(names)
-        sums = await source.sums(SCORE_BINS)
+        sums = await source.sums(CHECK_SUMS)
         return MessageCounts(names, rows, sums, totals, await self.prequential_scores(), layer)
 
     async def _read_own_level(self, tokens: TokenList, source: CountSource) -> MessageCounts:
         """Read the counts of a message's tokens alone, which names nothing one by one."""
         rows, totals = await source.look_up(tokens)
-        sums = await source.sums(SCORE_BINS)
+        sums = await source.sums(CHECK_SUMS)
         return MessageCounts((), rows, sums, totals, self._no_prequential_scores)
 
     async def _read_layer(self, names: Sequence[bytes]) -> AutolearnedCounts | None:
@@ -153,16 +171,17 @@ class Scorer:
             own_counts = tuple([_token_counts(tokens, level) for level in own]) if own else ()
             scored = self._classifier.score_in_table(tokens, table, own_counts)
             if scored:
-                sums, people = self._blend(await self._common.sums(SCORE_BINS), scored.totals, own)
+                sums, people = self._blend(await self._common.sums(CHECK_SUMS), scored.totals, own)
                 probability = self._calibration.probability(scored.score.log_odds, sums, people)
                 if not self._asks_layer(people, probability):
+                    likelihood = self._likelihood(scored.score, probability, sums, people)
                     prequential_scores = (
                         await self.prequential_scores() if self.has_budgets else self._no_prequential_scores
                     )
                     state = self._model_state(people)
                     use = self._use_of(own)
                     return self._decide(
-                        message_key, scored.score, _NO_COUNTS, probability, state, prequential_scores, use
+                        message_key, scored.score, _NO_COUNTS, likelihood, state, prequential_scores, use
                     )
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
 
@@ -208,44 +227,41 @@ class Scorer:
         if layer and counts_kept_mail(people, self._policy.min_learned):
             state = self._model_state(people, layer.totals)
             token_counts = _counts_of_both(token_counts, layer, tuple(state.learned[label] for label in CLASSES))
-            totals = token_counts.totals
-            score = self._classifier.score(tokens, token_counts, own)
-            probability = self._calibration.probability(score.log_odds, sums, totals)
-        else:
-            score = self._classifier.score(tokens, token_counts, own)
-            probability = self._calibration.probability(score.log_odds, sums, people)
-            if layer and not is_settled(probability):
-                token_counts = _counts_of_both(token_counts, layer, common.totals.messages)
-                by_both = self._classifier.score(tokens, token_counts, own)
+            people, layer = token_counts.totals, None
+        score = self._classifier.score(tokens, token_counts, own)
+        probability = self._calibration.probability(score.log_odds, sums, people)
+        likelihood = self._likelihood(score, probability, sums, people)
+        if layer and not is_settled(probability):
+            token_counts = _counts_of_both(token_counts, layer, common.totals.messages)
+            by_both = self._classifier.score(tokens, token_counts, own)
 
-                def probability_of(log_odds: float) -> float:
-                    return self._calibration.probability(log_odds, sums, people)
+            def probability_of(log_odds: float) -> float:
+                return self._calibration.probability(log_odds, sums, people)
 
-                score = self._limit_score(score, by_both, probability_of, common.prequential_scores)
-                probability = probability_of(score.log_odds)
+            spam = self.thresholds(self._policy.default_policy, common.prequential_scores).spam
+            log_odds = limit_log_odds(score.log_odds, by_both.log_odds, probability_of, spam)
+            score = by_both if log_odds == by_both.log_odds else _limited_score(by_both, log_odds)
+            of_both = self._likelihood(score, probability_of(log_odds), sums, people)
+            limited = limit_probability(likelihood.probability, of_both.probability, spam)
+            likelihood = of_both._replace(probability=limited)
         evidence = ScoreCounts.of_clues(score.clues, tokens.all, token_counts.rows)
         use = self._use_of(counts.own)
-        return self._decide(message_key, score, evidence, probability, state, common.prequential_scores, use)
+        return self._decide(message_key, score, evidence, likelihood, state, common.prequential_scores, use)
+
+    def _likelihood(
+        self, score: Score, probability: float, sums: NDArray[np.int64], totals: Totals
+    ) -> _Likelihood:
+        """Return P(spam) with the discount of mail that is unlike learned spam; ``probability`` is without it."""
+        discount = self._novelty.discount(score, sums) if probability > 0.5 else None
+        if discount is None:
+            return _Likelihood(probability, probability)
+        left = self._calibration.probability(discount.log_odds, sums, totals)
+        return _Likelihood(max(0.5, min(probability, left)), probability, discount)
 
     def score_by_both(self, tokens: Tokens, counts: MessageCounts, layer: AutolearnedCounts) -> float:
         """Return the log-odds in nats by people's counts and those of the layer, without any bound."""
         both = _counts_of_both(_token_counts(tokens, counts), layer, counts.totals.messages)
         return self._classifier.score(tokens, both).log_odds
-
-    def _limit_score(
-        self,
-        by_people: Score,
-        by_both: Score,
-        probability_of: Callable[[float], float],
-        prequential_scores: PrequentialScores,
-    ) -> Score:
-        """Return the score by both layers, or the nearest one that the autolearn layer may lead to.
-
-        ``probability_of`` is the calibration.
-        """
-        spam = self.thresholds(self._policy.default_policy, prequential_scores).spam
-        log_odds = limit_log_odds(by_people.log_odds, by_both.log_odds, probability_of, spam)
-        return by_both if log_odds == by_both.log_odds else _limited_score(by_both, log_odds)
 
     async def check_without_lesson(self, message_key: str, entry: LedgerEntry) -> Check:
         """Return the check of a learned message as if its own lesson, which wrote ``entry``, were taken back."""
@@ -258,18 +274,18 @@ class Scorer:
         message_key: str,
         score: Score,
         evidence: ScoreCounts,
-        probability: float,
+        likelihood: _Likelihood,
         state: ModelState,
         prequential_scores: PrequentialScores,
         own: OwnModelUse,
     ) -> Check:
         """Return the check of a message with this score and P(spam)."""
         thresholds = self.thresholds(self._policy.default_policy, prequential_scores)
-        verdict, reason = decide_verdict(probability, thresholds, state)
+        verdict, reason = decide_verdict(likelihood.probability, thresholds, state, likelihood.full)
         return Check(
             message_key,
             verdict,
-            probability,
+            likelihood.probability,
             score.log_odds,
             reason,
             state,
@@ -278,6 +294,9 @@ class Scorer:
             score.prior,
             evidence,
             own=own,
+            full_probability=likelihood.full,
+            discount=likelihood.discount,
+            group_tokens=score.group_tokens,
         )
 
     def decide_again(self, check: Check, totals: Totals, prequential_scores: PrequentialScores) -> Check:
@@ -306,16 +325,18 @@ class Scorer:
         return cache[2][policy]
 
     def weigh_lesson(
-        self, score: float, label: str, counts: MessageCounts, old_entry: LedgerEntry | None
+        self, check: Check, label: str, counts: MessageCounts, old_entry: LedgerEntry | None
     ) -> tuple[int, tuple[tuple[bytes, int], ...]]:
-        """Return the weight and the sums to learn.
+        """Return the weight and the sums to learn of a message, by its check before the lesson.
 
-        A message with an ``old_entry`` keeps its prequential score in the bins of the calibration.
+        A message with an ``old_entry`` keeps the sums of the check before its first label.
         """
-        sums = (
-            prequential_score_sums(old_entry) if old_entry else self._calibration.lesson_sums(score, counts.totals)
-        )
-        return lesson_weight(score, label, certain=old_entry is not None), tuple(sums)
+        weight = lesson_weight(check.score, label, certain=old_entry is not None)
+        if old_entry:
+            return weight, tuple(prequential_score_sums(old_entry))
+        sums, _ = self._blend(counts.common.sums, counts.common.totals, counts.own)
+        of_score = self._calibration.lesson_sums(check.score, counts.totals)
+        return weight, (*of_score, *self._novelty.lesson_sums(check.group_tokens, sums))
 
 
 def _totals_of_levels(common: Totals, own: Sequence[MessageCounts]) -> Totals:
@@ -359,14 +380,13 @@ def _limited_score(score: Score, log_odds: float) -> Score:
     votes = [(ratio, name) for name, ratio in score.clues]
     votes.append((log_odds - score.log_odds, LIMIT_CLUE))
     limited_log_odds = math.fsum([score.prior, *(ratio for ratio, _ in votes)])
-    return Score(
-        limited_log_odds, tuple(Clue(name, ratio) for ratio, name in sort_by_strength(votes)), score.prior
-    )
+    clues = tuple(Clue(name, ratio) for ratio, name in sort_by_strength(votes))
+    return score._replace(log_odds=limited_log_odds, clues=clues)
 
 
 def decide_check(check: Check, thresholds: Thresholds) -> Check:
     """Decide a check again by these thresholds."""
-    verdict, reason = decide_verdict(check.probability, thresholds, check.state)
+    verdict, reason = decide_verdict(check.probability, thresholds, check.state, check.full_probability)
     return replace(check, verdict=verdict, reason=reason, thresholds=thresholds)
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.calibration import sigmoid
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.policy.verdict import ModelState
@@ -144,6 +145,19 @@ def limit_log_odds(
         else:
             outside = middle
     return inside
+
+
+def limit_probability(by_people: float, by_both: float, spam_threshold: float = math.inf) -> float:
+    """Return the P(spam) nearest to ``by_both`` that the autolearn layer may lead to, as ``limit_log_odds`` says.
+
+    Both have the discount of mail unlike learned spam, which what the layer has learned changes too.
+    """
+    if spam_threshold < 1 and _logit(by_people) >= _logit(spam_threshold) + SPAM_MARGIN:
+        by_both = max(by_both, spam_threshold)
+    shift, limit = _sure_logit(by_both) - _sure_logit(by_people), MAX_SHIFT - _ROUNDING
+    if abs(shift) <= limit:
+        return by_both
+    return sigmoid(_sure_logit(by_people) + math.copysign(limit, shift))
 
 
 def _sure_logit(probability: float) -> float:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.clues import Clue
+    from nbstream.bayes.novelty import Discount
     from nbstream.policy.verdict import ModelState, Thresholds
     from nbstream.tokens.tokenizer import Tokens
 
@@ -72,6 +73,7 @@ class Explanation:
     """The explanation of one check.
 
     ``at`` is in seconds since the epoch, ``score`` and ``prior`` are in nats, and the strongest clue comes first.
+    ``full_probability`` is P(spam) without the ``discount``, 0 where there is none.
     """
 
     at: float
@@ -83,6 +85,8 @@ class Explanation:
     thresholds: Thresholds
     state: ModelState
     clues: Sequence[CountedClue]
+    discount: Discount | None = None
+    full_probability: float = 0.0
 
     def running_scores(self) -> list[float]:
         """Return the sums of the prior and the first clue, the first two clues, and so on.

@@ -23,6 +23,10 @@ least with 0.99. See docs/experiments.md, "The default threshold".
 """
 
 
+UNLIKE_SPAM = "unlike learned spam"
+"""The reason of a message that would be spam, were it not unlike learned spam; see ``bayes.novelty``."""
+
+
 class Verdict(StrEnum):
     """What a message is called."""
 
@@ -94,11 +98,20 @@ def contradicts_label(label: str, probability: float, thresholds: Thresholds, st
     return (probability >= thresholds.unsure) != (label == "spam")
 
 
-def decide_verdict(probability: float, thresholds: Thresholds, state: ModelState) -> tuple[Verdict, str]:
-    """Return the verdict and its reason, a short ASCII text."""
+def is_discounted(probability: float, thresholds: Thresholds, state: ModelState, full: float) -> bool:
+    """Return whether P(spam) is below the threshold for spam, and the ``full`` one, without discount, is not."""
+    return probability < thresholds.spam <= full and not state.is_learning
+
+
+def decide_verdict(
+    probability: float, thresholds: Thresholds, state: ModelState, full: float = 0.0
+) -> tuple[Verdict, str]:
+    """Return the verdict and its reason, a short ASCII text; ``full`` is P(spam) without the discount."""
     if state.is_learning:
         return Verdict.UNSURE, str(state)
     verdict, reason = _compare_thresholds(probability, thresholds)
+    if is_discounted(probability, thresholds, state, full):
+        reason = f"{reason}; {UNLIKE_SPAM}"
     return verdict, f"{reason}; {thresholds.guarantee}" if thresholds.guarantee else reason
 
 

@@ -51,8 +51,14 @@ ORIGINS = {
 """The origin of a token, by each prefix that is not the name of a header field."""
 
 _PRIVATE_ORIGINS = {
-    "head": "header or structure, hashed",
-    "body": "text or link, hashed",
+    "type": "structure, hashed",
+    "from": "sender or host, hashed",
+    "date": "header: form, hashed",
+    "field": "header: layout, hashed",
+    "head": "header, hashed",
+    "subject": "Subject, hashed",
+    "body": "text, hashed",
+    "url": "link, hashed",
     "raw": "header as written, hashed",
 }
 

@@ -1,11 +1,11 @@
 """Private tokens: keyed hashes in place of words, for a model that stores no words.
 
-Rules: pure; the same key gives the same name to the same token everywhere. A name begins with what the groups of
-``Tokens`` need, so that ``Tokens.from_all`` puts it where it would put the token; then comes ``#``, and 96 bits of
-SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) under the key in base64url. That two
-of a million tokens get one name has a probability below 1e-17. So a score is that of the tokens themselves, to the
-last bit. Where a limit takes some of equally strong clues, their names decide which: it may be others that are
-shown, and that vote for a kind of ham.
+Rules: pure; the same key gives the same name to the same token everywhere. A name begins with a prefix of the
+group of its token (see ``token_groups``), so that ``Tokens.from_all`` puts it where it would put the token; then
+comes ``#``, and 96 bits of SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) under the
+key in base64url. That two of a million tokens get one name has a probability below 1e-17. So a score is that of
+the tokens themselves, to the last bit. Where a limit takes some of equally strong clues, their names decide which:
+it may be others that are shown, and that vote for a kind of ham.
 
 BLAKE2b took 200 ns a token in the native library, and a check then 1.45 times as long as one by words.
 """
@@ -22,6 +22,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.tokens.header_tokens import RAW_HEADER_PREFIX
+from nbstream.tokens.token_groups import (
+    OTHER_PRIVATE_PREFIXES,
+    PRIVATE_PREFIXES,
+    TEXT_PREFIXES,
+    novelty_group,
+)
 from nbstream.tokens.tokenizer import BODY_PREFIXES, TakenApart, Tokenizer, Tokens
 
 if TYPE_CHECKING:
@@ -37,10 +43,10 @@ KEY_BYTES = 32
 _HASH_KEY_BYTES = 16
 _DIGEST_BYTES = 12
 _DIGEST_CHARACTERS = 16  # of base64: without padding, because 12 is a multiple of 3
-_MAX_NAME_BYTES = len(b"head:#") + _DIGEST_CHARACTERS
+_MAX_NAME_BYTES = max(map(len, (*PRIVATE_PREFIXES, *OTHER_PRIVATE_PREFIXES))) + _DIGEST_CHARACTERS
 _OUTPUT_BYTES = 1 << 16  # 2,000 tokens need less
 _TO_BASE64URL = bytes.maketrans(b"+/", b"-_")
-_NAME = re.compile(rb"(?:head|body|raw):#[A-Za-z0-9_-]{16}")
+_NAME = re.compile(rb"(?:%s)[A-Za-z0-9_-]{16}" % b"|".join((*PRIVATE_PREFIXES, *OTHER_PRIVATE_PREFIXES)))
 
 
 def is_private(token: bytes) -> bool:
@@ -115,7 +121,12 @@ def _derived(key: bytes, purpose: bytes, size: int) -> bytes:
 def _prefix(token: bytes) -> bytes:
     if token.startswith(RAW_HEADER_PREFIX):
         return b"raw:#"
-    return b"body:#" if token.startswith(BODY_PREFIXES) else b"head:#"
+    if token.startswith(BODY_PREFIXES):
+        return b"body:#" if token.startswith(TEXT_PREFIXES) else b"url:#"
+    group = novelty_group(token)
+    if group is not None:
+        return PRIVATE_PREFIXES[group]
+    return b"subject:#" if token.startswith(TEXT_PREFIXES) else b"head:#"
 
 
 def _digests(key: bytes, tokens: Sequence[bytes]) -> bytes:

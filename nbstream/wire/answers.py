@@ -15,6 +15,7 @@ from typing_extensions import TypedDict  # not that of typing: pydantic refuses 
 from nbstream.filter.results import LessonOutcome
 from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 from nbstream.policy.verdict import Verdict
+from nbstream.tokens.token_groups import GroupName
 
 
 class Keywords:
@@ -173,6 +174,25 @@ class Lesson(TypedDict):
     told: Annotated[str, Keywords("The whole answer as one line of text.")]
 
 
+class NewGroup(TypedDict):
+    """A group of tokens of the header or the structure, some of which no learned spam has had."""
+
+    group: GroupName
+    tokens: Annotated[int, Keywords("The tokens of the group in the message.", minimum=0)]
+    known_from_spam: Annotated[int, Keywords("Those that learned spam has had.", minimum=0)]
+
+
+class Discount(TypedDict):
+    """What is taken back of what speaks for spam, because the message is unlike learned spam."""
+
+    probability: Annotated[float, Keywords("P(spam) without the discount.", minimum=0, maximum=1)]
+    taken_back: Annotated[float, Keywords("What is taken back of the score, in nats.", minimum=0)]
+    deviations: Annotated[
+        float, Keywords("How much newer it is than the mean of learned spam, in standard deviations.", minimum=0)
+    ]
+    groups: Annotated[list[NewGroup], Keywords("The newest first.")]
+
+
 class Explanation(TypedDict):
     """Why a message has its verdict, at one moment."""
 
@@ -182,6 +202,7 @@ class Explanation(TypedDict):
     probability: Probability
     score: Score
     prior: Annotated[float, Keywords("The score before any clue, from the numbers of learned messages, in nats.")]
+    discount: Annotated[Discount | None, Keywords("What is taken back of mail unlike learned spam, or null.")]
     thresholds: Thresholds
     learned: Learned
     needed: Needed

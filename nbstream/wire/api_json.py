@@ -148,6 +148,21 @@ def iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
+def _discount_to_json(explanation: Explanation) -> answers.Discount | None:
+    discount = explanation.discount
+    if discount is None:
+        return None
+    return {
+        "probability": explanation.full_probability,
+        "taken_back": discount.taken_back,
+        "deviations": discount.deviations,
+        "groups": [
+            {"group": group, "tokens": tokens, "known_from_spam": known}
+            for group, tokens, known in discount.new_groups()
+        ],
+    }
+
+
 def explanation_to_json(explanation: Explanation) -> answers.Explanation:
     """Return the whole explanation with all its clues; the counts are numbers of messages, by their weight."""
     return {
@@ -157,6 +172,7 @@ def explanation_to_json(explanation: Explanation) -> answers.Explanation:
         "probability": explanation.probability,
         "score": explanation.score,
         "prior": explanation.prior,
+        "discount": _discount_to_json(explanation),
         "thresholds": thresholds_to_json(explanation.thresholds),
         "learned": learned_counts(explanation.state),
         "needed": dict(explanation.state.needed),

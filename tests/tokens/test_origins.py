@@ -94,8 +94,9 @@ def test_any_text_has_an_origin(token: str) -> None:
 @pytest.mark.parametrize(
     ("token", "expected"),
     [
-        ("head:#AAAAAAAAAAAAAAA_", "header or structure, hashed"),
-        ("body:#AAAAAAAAAAAAAAA_", "text or link, hashed"),
+        ("head:#AAAAAAAAAAAAAAA_", "header, hashed"),
+        ("body:#AAAAAAAAAAAAAAA_", "text, hashed"),
+        ("from:#AAAAAAAAAAAAAAA_", "sender or host, hashed"),
         ("raw:#AAAAAAAAAAAAAAA_", "header as written, hashed"),
         ("body:#hashtag", "text"),
     ],

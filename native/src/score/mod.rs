@@ -15,6 +15,7 @@ use crate::table::Counts;
 use blend::{blend, OwnLevel, Strength};
 use clues::strongest_indices;
 use exact_sum::exact_sum;
+use crate::tokens::token_groups::{novelty_group, NOVELTY_GROUPS};
 use multinomial::{token_log_ratios, Totals};
 
 /// The groups of tokens from which clues are chosen: head, body, and the header as it is written.
@@ -43,6 +44,8 @@ pub struct Score {
     /// Their log-ratios in nats.
     pub ratios: Vec<f64>,
     pub log_odds: f64,
+    /// How many tokens of each group of the head there are, and how many of these learned spam has had.
+    pub group_tokens: [[u32; NOVELTY_GROUPS]; 2],
 }
 
 /// Returns the score of a message with these tokens (`names`), their counts (`rows`) and those in `own` models.
@@ -80,11 +83,32 @@ pub fn score(
     summands.push(request.prior);
     let log_odds = exact_sum(&summands)?;
     summands.pop();
+    let group_tokens = count_group_tokens(names.get(..request.sizes[0])?, rows, own);
     Some(Score {
         indices,
         ratios: summands,
         log_odds,
+        group_tokens,
     })
+}
+
+/// Counts the tokens of each group of the head, and those with a count above 0 in the spam of any model. See
+/// `nbstream/bayes/novelty.py`.
+fn count_group_tokens(
+    head: &[&[u8]],
+    rows: &[Counts],
+    own: &[OwnLevel],
+) -> [[u32; NOVELTY_GROUPS]; 2] {
+    let mut counted = [[0; NOVELTY_GROUPS]; 2];
+    for (index, token) in head.iter().enumerate() {
+        if let Some(group) = novelty_group(token) {
+            let is_in = |rows: &[Counts]| rows.get(index).is_some_and(|row| row[1] > 0);
+            counted[0][group] += 1;
+            counted[1][group] +=
+                u32::from(is_in(rows) || own.iter().any(|level| is_in(level.rows)));
+        }
+    }
+    counted
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod raw_header;
 pub mod runs;
 pub mod signatures;
 pub mod structure;
+pub mod token_groups;
 pub mod token_list;
 pub mod tokenizer;
 pub mod unicode;

@@ -1,5 +1,6 @@
 //! The names of private tokens: keyed hashes in place of words. See `nbstream/tokens/private_tokens.py`.
 
+use super::token_groups::private_prefix;
 use crate::table::siphash::siphash24_128;
 
 const DIGEST_BYTES: usize = 12;
@@ -15,7 +16,7 @@ pub fn hash_tokens(key: [u64; 2], joined: &[u8]) -> Vec<u8> {
         if !names.is_empty() {
             names.push(b'\n');
         }
-        names.extend_from_slice(prefix(token));
+        names.extend_from_slice(private_prefix(token));
         let [low, high] = siphash24_128(key, token).map(u64::to_le_bytes);
         let mut digest = [0; DIGEST_BYTES];
         digest[..8].copy_from_slice(&low);
@@ -28,20 +29,6 @@ pub fn hash_tokens(key: [u64; 2], joined: &[u8]) -> Vec<u8> {
         names.extend_from_slice(&encoded);
     }
     names
-}
-
-/// Returns what the name begins with, which says as much as the groups of tokens need.
-fn prefix(token: &[u8]) -> &'static [u8] {
-    if token.starts_with(b"raw:") {
-        b"raw:#"
-    } else if [b"body:" as &[u8], b"url:", b"url."]
-        .iter()
-        .any(|prefix| token.starts_with(prefix))
-    {
-        b"body:#"
-    } else {
-        b"head:#"
-    }
 }
 
 #[cfg(test)]
@@ -58,7 +45,7 @@ mod tests {
             .split(|byte| *byte == b'\n')
             .map(|name| &name[..name.len() - 16])
             .collect();
-        let expected: [&[u8]; 5] = [b"head:#", b"body:#", b"body:#", b"body:#", b"raw:#"];
+        let expected: [&[u8]; 5] = [b"subject:#", b"body:#", b"url:#", b"url:#", b"raw:#"];
         assert_eq!(prefixes, expected);
     }
 

@@ -248,9 +248,23 @@ def _conclusion_lines(explanation: Explanation) -> list[str]:
         f"score {_format_nats(explanation.score)} -> probability {explanation.probability:.6f} "
         f"-> {explanation.verdict}",
         printable(f"  because  {explanation.reason}"),
+        *_discount_lines(explanation),
         f"  thresholds  unsure {format_threshold(at.unsure)}, spam {format_threshold(at.spam)}, "
         f"reject {_format_threshold(at.reject)}",
         f"  model  {state}: {learned} known",
+    ]
+
+
+def _discount_lines(explanation: Explanation) -> list[str]:
+    """Return what is taken back of a message that is unlike learned spam, and what is new in it."""
+    discount = explanation.discount
+    if discount is None:
+        return []
+    groups = ", ".join(f"{group} {known} of {tokens}" for group, tokens, known in discount.new_groups())
+    return [
+        f"  discount  {discount.taken_back:.2f} nats, from probability {explanation.full_probability:.6f}: "
+        "it is less like learned spam than most spam is",
+        f"  known from spam  {groups}",
     ]
 
 

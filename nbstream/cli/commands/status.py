@@ -37,6 +37,23 @@ if TYPE_CHECKING:
     from nbstream.engine.choice import Engine
     from nbstream.policy.verdict import ModelState
     from nbstream.store.model.model import Model
+    from nbstream.store.recent.checked_messages import RecentMessages
+
+
+_LOOKED_AT = 1000  # of the messages that were checked last
+_SHOWN_IDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RecentSummary:
+    """Of the messages that were checked last, how many would be spam, were they not unlike learned spam.
+
+    ``unlike_ids`` are the ids of the newest of these.
+    """
+
+    checked: int = 0
+    unlike: int = 0
+    unlike_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +67,7 @@ class ModelSummary:
     name: str
     state: ModelState
     vocabulary_size: int
+    recent: RecentSummary
     autolearned: Mapping[str, int]
     kinds: Mapping[str, int]
 
@@ -114,11 +132,11 @@ async def collect_status(settings: Settings) -> Status:
     Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
     """
     daemon = ask_daemon_status(settings.state_dir)
-    async with open_one_shot_filter(settings) as (_, model):
+    async with open_one_shot_filter(settings) as (spam_filter, model):
         own_models = await OwnModelIndex(model.client, settings.model.name).count()
         store = make_correspondent_reader(settings, model.client)
         correspondents = await store.count() if store else 0
-        model_status = await _collect_model_summary(settings, model)
+        model_status = await _collect_model_summary(settings, model, spam_filter.parts.checked_messages)
         thresholds, recipient_thresholds = await _read_thresholds(settings, model)
     return Status(
         model=model_status,
@@ -145,7 +163,9 @@ def _measure_spool(state_dir: Path) -> SpoolBacklog:
         raise ConfigError(f"the spool {folder} cannot be read: {error}") from error
 
 
-async def _collect_model_summary(settings: Settings, model: Model) -> ModelSummary:
+async def _collect_model_summary(
+    settings: Settings, model: Model, checked_messages: RecentMessages | None
+) -> ModelSummary:
     totals = await model.totals()
     autolearn_totals = await make_autolearn_model(settings, model.client).totals()
     return ModelSummary(
@@ -154,9 +174,21 @@ async def _collect_model_summary(settings: Settings, model: Model) -> ModelSumma
             totals, settings.model.min_learned.model_dump(), autolearn_totals if settings.autolearn else None
         ),
         vocabulary_size=totals.vocabulary_size,
+        recent=await _collect_recent(checked_messages),
         autolearned=autolearn_totals.messages_by_label(),
         kinds=await _learned_kinds(settings, model),
     )
+
+
+async def _collect_recent(checked_messages: RecentMessages | None) -> RecentSummary:
+    if checked_messages is None:
+        return RecentSummary()
+    checked, unlike = 0, []
+    async for message in checked_messages.newest(_LOOKED_AT, lambda _: None):
+        checked += 1
+        if message.is_discounted:
+            unlike.append(message.key)
+    return RecentSummary(checked, len(unlike), tuple(unlike[:_SHOWN_IDS]))
 
 
 async def _learned_kinds(settings: Settings, model: Model) -> dict[str, int]:
@@ -188,6 +220,11 @@ def status_to_json(status: Status) -> dict[str, Any]:
         "needed": dict(model.state.needed),
         **({"kinds": dict(model.kinds)} if model.kinds else {}),
         "tokens": model.vocabulary_size,
+        "recent": {
+            "checked": model.recent.checked,
+            "unlike_learned_spam": model.recent.unlike,
+            "unlike_ids": list(model.recent.unlike_ids),
+        },
         "autolearn": status.autolearn_enabled,
         "autolearned": dict(model.autolearned),
         "kept_mail": model.state.kept,
@@ -237,6 +274,13 @@ def render_text(status: Status) -> Iterator[str]:
     if model.kinds:
         yield f"kinds    {', '.join(f'{kind} {count}' for kind, count in model.kinds.items())}"
     yield f"tokens   {model.vocabulary_size}"
+    if model.recent.unlike:
+        share = 100 * model.recent.unlike / model.recent.checked
+        yield (
+            f"new      {model.recent.unlike} of the last {model.recent.checked} messages ({share:.0f} %) would be "
+            "spam were they not unlike learned spam: teach some of them"
+        )
+        yield f"         nbstream explain {model.recent.unlike_ids[0]}"
     if status.own_models:
         yield f"own      {status.own_models} own models of users and domains; nbstream model list"
     if status.correspondents:

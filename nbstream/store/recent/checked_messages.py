@@ -59,7 +59,7 @@ _PACKED_AT_ONCE = 8  # messages packed before other tasks have their turn: a ten
 # Before each message of a batch: the time of its check, then the sizes of its id, row and content.
 _SIZES = struct.Struct("<d3I")
 _READ_COUNT = 100
-_LISTED = b"list"
+_LISTED, _DISCOUNTED = b"list", b"unlike"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class CheckedMessage:
     """A message by its key (the ``id`` in its verdict header), with its tokens, probability and verdict.
 
     ``policy`` is the name of the treatment that decided. ``is_listed``: a sender list decided the verdict.
+    ``is_discounted``: it would be spam, were it not unlike learned spam.
     """
 
     key: str
@@ -75,6 +76,7 @@ class CheckedMessage:
     verdict: str
     policy: str = DEFAULT_RULE_NAME
     is_listed: bool = False
+    is_discounted: bool = False
 
     def pack(self) -> bytes:
         """Return the stored form, without the key."""
@@ -82,8 +84,9 @@ class CheckedMessage:
 
     def content(self) -> bytes:
         """Return the stored form before it is compressed; no token contains a line feed or a NUL."""
-        assessment, listed = Assessment(self.probability, self.verdict), _LISTED if self.is_listed else b""
-        return b"\0".join((assessment.pack().encode(), self.tokens.all.joined, self.policy.encode(), listed))
+        assessment = Assessment(self.probability, self.verdict)
+        marks = b" ".join([_LISTED] * self.is_listed + [_DISCOUNTED] * self.is_discounted)
+        return b"\0".join((assessment.pack().encode(), self.tokens.all.joined, self.policy.encode(), marks))
 
     @classmethod
     def unpack(cls, key: str, packed: bytes) -> CheckedMessage:
@@ -98,13 +101,17 @@ class CheckedMessage:
         """
         try:
             content, rest = stored_form.decompress_first(packed)
-            packed_assessment, joined, policy, listed = content.split(b"\0")
+            packed_assessment, joined, policy, marks = content.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
             Verdict(assessment.verdict)  # or ValueError
             tokens, name = Tokens.from_all(split_tokens(joined)), policy.decode()
         except ValueError as error:
             raise StoreIncompatible("a checked message cannot be read: another program wrote it") from error
-        return cls(key, tokens, assessment.probability, assessment.verdict, name, listed == _LISTED), rest
+        has = marks.split().__contains__
+        message = cls(
+            key, tokens, assessment.probability, assessment.verdict, name, has(_LISTED), has(_DISCOUNTED)
+        )
+        return message, rest
 
 
 _Argument: TypeAlias = str | float | memoryview

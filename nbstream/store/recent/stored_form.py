@@ -26,10 +26,13 @@ import numpy as np
 import zstandard
 
 from nbstream.bayes.clues import PackedClues, bytes_of_index
+from nbstream.bayes.novelty import Discount
+from nbstream.bayes.score import GroupTokens
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.ledger import MAX_UNPACKED_BYTES
+from nbstream.tokens.token_groups import NOVELTY_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,9 +131,33 @@ def pack_explanation(explanation: Explanation, tokens: Sequence[bytes]) -> bytes
         ratios = struct.pack(f"<{len(others)}d", *(clue.log_ratio for clue in others))
     else:
         lines += b"[]"
+    lines += b"\n" + _discount_line(explanation)
     numbers = explanation.at, explanation.probability, explanation.score, explanation.prior
     head = _HEAD_STRUCT.pack(*numbers, len(lines), clues.length, clues.count_bytes)
     return head + lines + clues.content + ratios
+
+
+def _discount_line(explanation: Explanation) -> bytes:
+    """Return the discount as a line of JSON, empty where there is none."""
+    discount = explanation.discount
+    if discount is None:
+        return b""
+    numbers = [explanation.full_probability, discount.log_odds, discount.full_log_odds, discount.deviations]
+    return _ENCODE_JSON([*numbers, *discount.tokens.present, *discount.tokens.in_spam]).encode()
+
+
+def _read_discount(line: bytes) -> tuple[float, Discount | None]:
+    if not line:
+        return 0.0, None
+    full_probability, log_odds, full_log_odds, deviations, *tokens = json.loads(line)
+    if not all(map(math.isfinite, (full_probability, log_odds, full_log_odds, deviations))):
+        raise ValueError("no number")
+    if len(tokens) != 2 * len(NOVELTY_GROUPS) or not all(
+        isinstance(n, int) and 0 <= n < _MAX_COUNT for n in tokens
+    ):
+        raise ValueError("no tokens of groups")
+    groups = GroupTokens(tuple(tokens[: len(NOVELTY_GROUPS)]), tuple(tokens[len(NOVELTY_GROUPS) :]))
+    return full_probability, Discount(log_odds, full_log_odds, deviations, groups)
 
 
 @lru_cache(maxsize=64)
@@ -180,7 +207,9 @@ def _split_clues(
 def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
     at, probability, score, prior, length, n, width = _HEAD_STRUCT.unpack_from(packed)
     numbers = packed[_HEAD_STRUCT.size + length :]
-    state, named_clues = map(json.loads, packed[_HEAD_STRUCT.size :][:length].split(b"\n"))
+    state_line, clues_line, discount_line = packed[_HEAD_STRUCT.size :][:length].split(b"\n")
+    state, named_clues = json.loads(state_line), json.loads(clues_line)
+    full_probability, discount = _read_discount(discount_line)
     verdict, reason, thresholds, learned, needed = state
     _check_types(verdict, reason, thresholds, [*learned.values(), *needed.values()], named_clues)
     token_clues = PackedClues(numbers, n, bytes_of_index(len(tokens)), width)
@@ -212,6 +241,8 @@ def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
         thresholds=Thresholds(*thresholds),
         state=ModelState(learned, needed),
         clues=tuple(sorted(clues, key=lambda clue: (-abs(clue.log_ratio), clue.token))),
+        discount=discount,
+        full_probability=full_probability,
     )
 
 

@@ -32,6 +32,7 @@ from nbstream import __version__
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES, is_sum
 from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
+from nbstream.bayes.novelty import NOVELTY_SUMS
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.signature import difference
@@ -59,7 +60,8 @@ _FLOAT = re.compile(rb"[-+.0-9e]+")
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
 _TOTALS_FROM_ZERO = frozenset({b"vocabulary", *(f"messages:{label}".encode() for label in CLASSES)})
 _TOTALS = _TOTALS_FROM_ZERO | {f"tokens:{label}".encode() for label in CLASSES}
-_PREQUENTIAL_SCORE_SUMS = frozenset(SCORE_BINS)
+_MAX_NOVELTY = 10**9  # more than any sum of novelty that one message adds
+_MOST_OF_ONE_MESSAGE = dict.fromkeys(SCORE_BINS, MAX_ENTRY_WEIGHT) | dict.fromkeys(NOVELTY_SUMS, _MAX_NOVELTY)
 
 
 class _InvalidRecord(ValueError):
@@ -306,8 +308,8 @@ def _check_entry(fields: Mapping[bytes, bytes], latest_time: float) -> None:
         raise _InvalidRecord("no time of a lesson, or no score")
     for name, amount in entry.sums:
         _read_count(amount)
-        if name in _PREQUENTIAL_SCORE_SUMS and not 0 <= amount <= MAX_ENTRY_WEIGHT:
-            raise _InvalidRecord("no count of one prequential score")
+        if name in _MOST_OF_ONE_MESSAGE and not 0 <= amount <= _MOST_OF_ONE_MESSAGE[name]:
+            raise _InvalidRecord("no count of one check")
     if not 0 <= _read_count(entry.weight) <= MAX_ENTRY_WEIGHT:
         raise _InvalidRecord("no weight of one message")
     names = [*entry.tokens, *(name for name, _ in entry.sums)]

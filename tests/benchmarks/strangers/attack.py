@@ -96,8 +96,8 @@ async def attack(
 
 
 async def probabilities_of(spam_filter: Filter, raws: Iterable[bytes]) -> list[float]:
-    """P(spam) of each mail."""
-    return [(await spam_filter.check(_message(raw))).probability for raw in raws]
+    """P(spam) of each mail, without the discount of mail unlike learned spam, which strangers have no use for."""
+    return [(await spam_filter.check(_message(raw))).full_probability for raw in raws]
 
 
 def _message(raw: bytes) -> Message:

@@ -28,6 +28,7 @@ EXPLANATION = {
     "probability",
     "score",
     "prior",
+    "discount",
     "thresholds",
     "learned",
     "needed",

@@ -64,7 +64,7 @@ def test_table_and_answers(labelled: Taught) -> None:
     assert lines[0] == (
         f"model test, the last {COUNT} messages labelled: {result['ham']} ham, {result['spam']} spam"
     )
-    assert lines[2].split()[:2] == ["from", "P"]
+    assert lines[2].split()[:3] == ["threshold", "from", "P"]
     assert any(line.startswith("present ") and " 0.99 " in line for line in lines)
     assert [choice["answer"] for choice in result["budgets"]] == [
         line for line in lines if line.startswith("max_false_positive_rate: ")

