@@ -34,6 +34,7 @@ class RowArrays:
     score: FloatArray
     probability: FloatArray
     called_spam: BoolArray
+    is_first_contact: BoolArray
 
     @classmethod
     def from_rows(cls, rows: Sequence[EvaluationRow]) -> RowArrays:
@@ -43,6 +44,7 @@ class RowArrays:
             np.array([row.score for row in rows], dtype=np.float64),
             np.array([row.probability for row in rows], dtype=np.float64),
             np.array([row.verdict.is_spam for row in rows], dtype=np.bool_),
+            np.array([row.is_first_contact for row in rows], dtype=np.bool_),
         )
 
 
@@ -80,6 +82,33 @@ class BudgetOutcome:
         )
         lost = f"lost {self.ham_lost} of {self.ham} ham, {100 * self.realised:.3f} %"
         return f"{budget}: guaranteed from message {self.since} on, {lost} (p {self.p_value:.2f}){missed}{best}"
+
+
+@dataclass(frozen=True, slots=True)
+class FirstContacts:
+    """The ham that is the first of its sender domain in the stream, beside all other ham.
+
+    ``lost`` are those of them that were called spam.
+    """
+
+    ham: int
+    lost: int
+    other_ham: int
+    other_lost: int
+
+    @classmethod
+    def from_arrays(cls, rows: RowArrays) -> FirstContacts:
+        """Return the counts of these rows."""
+        lost, first = rows.called_spam & ~rows.is_spam, rows.is_first_contact
+        ham, ham_lost = int(first.sum()), int((lost & first).sum())
+        return cls(ham, ham_lost, int((~rows.is_spam).sum()) - ham, int(lost.sum()) - ham_lost)
+
+    def to_text(self) -> str:
+        """Return the counts as one line of text."""
+        return (
+            f"ham lost: {self.lost} of the {self.ham} that were the first of their sender domain, "
+            f"{self.other_lost} of the other {self.other_ham}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +169,10 @@ class EvaluationReport:
     messages in the wrong folder: ham called spam, or spam called anything else. ``contradictions`` of them were on
     the other side of ``unsure`` than the check, and after ``believed_percent`` of these the message was on the
     label's side, or would be if the label were insisted on (``believed_twice_percent``). ``first_verdict`` is the
-    number of the first message for which the model had learned enough. ``threshold_path`` has
-    the thresholds at every thousandth message, ``budget`` the outcome of the budget for spam, or None if there was
-    no budget. ``other`` compares the measured messages with the verdicts of another filter, or is None.
+    number of the first message for which the model had learned enough. ``first_contacts`` are of the measured
+    messages. ``threshold_path`` has the thresholds at every thousandth message, ``budget`` the outcome of the
+    budget for spam, or None if there was no budget. ``other`` compares the measured messages with the verdicts of
+    another filter, or is None.
     """
 
     messages: int
@@ -151,6 +181,7 @@ class EvaluationReport:
     learned: int
     autolearned: int
     first_verdict: int | None
+    first_contacts: FirstContacts
     corrections: int
     contradictions: int
     believed_percent: float | None
@@ -206,7 +237,7 @@ class EvaluationReport:
         ]
         budget = [self.budget.to_text()] if self.budget else []
         other = [self.other.to_text()] if self.other else []
-        return "\n".join([f"{heading} ({self.regime})", *lines, *budget, *other])
+        return "\n".join([f"{heading} ({self.regime})", *lines, self.first_contacts.to_text(), *budget, *other])
 
 
 def build_report(
@@ -229,6 +260,7 @@ def build_report(
         learned=result.learned,
         autolearned=result.autolearned,
         first_verdict=result.first_verdict,
+        first_contacts=FirstContacts.from_arrays(columns),
         corrections=result.labels.corrections,
         contradictions=result.labels.contradictions,
         believed_percent=result.labels.believed_percent,

@@ -21,6 +21,7 @@ from nbstream.evaluation.other_filter import read_verdict
 from nbstream.filter import LessonOutcome, TokenizedMessage
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
 from nbstream.filter.message_counts import count_names
+from nbstream.mail.addresses import parse_address, read_from
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.policy.verdict import Thresholds
@@ -62,7 +63,7 @@ class EvaluationRow:
     """One message: its true label, and the result of its check before the label was learned.
 
     ``name`` says where the message is, as in ``LabelledContent``. ``other_verdict`` is what another filter says,
-    None where it says nothing.
+    None where it says nothing. ``is_first_contact``: it is the first ham of its sender domain in the stream.
     """
 
     label: str
@@ -73,6 +74,7 @@ class EvaluationRow:
     message_key: str = ""
     name: str = ""
     other_verdict: Verdict | None = None
+    is_first_contact: bool = False
 
 
 @dataclass(slots=True)
@@ -203,7 +205,7 @@ async def evaluate(
     rows: list[EvaluationRow] = []
     inbox = Inbox(spam_filter.parts.tokenizer, kept_mail, regimes.messages_until_kept(options.regime))
     seconds, learned, learned_tokens, autolearned, labels = 0.0, 0, 0, 0, LabelCounts()
-    first_verdict = None
+    first_verdict, known_domains = None, set[str]()
     for position, (labelled, draw) in enumerate(zip(stream, draw_habits(options.seed), strict=False), start=1):
         # A number is drawn for every message, learned or not, so that the same labels are flipped in every regime.
         flipped = generator.random() < options.label_noise
@@ -228,7 +230,11 @@ async def evaluate(
         seconds += time.perf_counter() - started
         row = EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds)
         other_verdict = _other_verdict(labelled.content, options.other_field)
-        rows.append(replace(row, message_key=check.id, name=labelled.name, other_verdict=other_verdict))
+        domain = _sender_domain(message) if labelled.label == "ham" else ""
+        is_first_contact = bool(domain) and domain not in known_domains
+        known_domains.add(domain)
+        row = replace(row, message_key=check.id, name=labelled.name, other_verdict=other_verdict)
+        rows.append(replace(row, is_first_contact=is_first_contact))
         await _allow_cancellation()
     return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels, first_verdict)
 
@@ -265,6 +271,12 @@ def _parse_message(content: bytes | str, reader: MessageReader) -> Message:
     if isinstance(content, str):
         return Message.from_text(content, reader.limits)
     return reader.read_incoming(content)
+
+
+def _sender_domain(message: Message) -> str:
+    """Return the domain of the first address in From; empty where there is none."""
+    addresses, _ = read_from(message.fields)
+    return parse_address(addresses[0])[1] if addresses else ""
 
 
 def _other_verdict(content: bytes | str, field_name: str) -> Verdict | None:

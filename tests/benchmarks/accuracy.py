@@ -5,7 +5,8 @@
 DIR holds trec07p-20k.tar.xz, trec07p-b.tar.xz, spamassassin.tar.xz and sms/spam_train.tsv. With sections or
 streams named only these are measured, and their tables are printed instead; streams whose archive is missing are
 then skipped. A stream goes by the last word of its name; ``both`` is trec07p-20k, then trec07p-b, and
-``trec07p-b-corrected`` is trec07p-b with the labels of docs/corrected-labels.tsv.
+``trec07p-b-corrected`` is trec07p-b with the labels of docs/corrected-labels.tsv. The section ``new-kinds`` also
+uses lists-2019-2022.tar.xz and everyday-a.tar.xz, and says what it had to leave out.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tests.benchmarks import new_kinds
 from tests.benchmarks.page import page
 from tests.benchmarks.plan import BOTH, CORRECTED, IN_TIME, RUNS, SECTIONS, SHUFFLED, SMS, STREAMS, TREC, TREC_B
 from tests.benchmarks.runs import Run, make_all
 from tests.corpora import unpack
 
 PAGE = Path(__file__).with_name("ACCURACY.md")
+NEW_KINDS = "new-kinds"
 CORRECTED_LABELS = Path(__file__).parents[2] / "docs" / "corrected-labels.tsv"
 
 TEXTS = "sms/spam_train.tsv"
@@ -52,19 +55,25 @@ def main() -> None:
     absent = missing_files(options.corpora)
     if absent and not options.only:
         sys.exit(f"accuracy: {options.corpora} has no {', '.join(absent)}")
-    for name in absent:
+    for name in absent if options.only != [NEW_KINDS] else ():
         print(f"skipped, because {options.corpora} has no {name}: its streams", file=sys.stderr)
     with tempfile.TemporaryDirectory() as folder:
-        streams = unpacked(options.corpora, Path(folder), absent)
-        if options.only:
-            print(page(make_all(chosen(options.only, streams), streams)))
-        else:
+        words = [word for word in options.only if word != NEW_KINDS]
+        streams = unpacked(options.corpora, Path(folder), absent) if words or not options.only else {}
+        if words:
+            print(page(make_all(chosen(words, streams), streams)))
+        if not options.only:
             write(streams, PAGE)
+        if NEW_KINDS in options.only:
+            print(new_kinds.section(corpora_of_kinds(options.corpora, Path(folder))))
+        elif not options.only:
+            with PAGE.open("a", encoding="utf-8") as file:
+                file.write("\n" + new_kinds.section(corpora_of_kinds(options.corpora, Path(folder))))
 
 
 def section_or_stream(word: str) -> str:
     """Return the word if it names something to measure."""
-    names = [*SECTIONS, *STREAM_WORDS]
+    names = [*SECTIONS, NEW_KINDS, *STREAM_WORDS]
     if word not in names:
         raise argparse.ArgumentTypeError(f"{word} is none of {', '.join(names)}")
     return word
@@ -96,6 +105,20 @@ def unpacked(corpora: Path, folder: Path, absent: Sequence[str]) -> dict[str, Pa
     return streams | {
         CORRECTED[stream]: correct(index) for stream, index in streams.items() if stream in CORRECTED
     }
+
+
+def corpora_of_kinds(corpora: Path, folder: Path) -> dict[str, Path]:
+    """The index of each corpus of ``new_kinds`` that is there, in ``folder``, with corrected labels."""
+    indexes = {}
+    for name in new_kinds.CORPORA:
+        archive = corpora / f"{name}.tar.xz"
+        if not archive.is_file():
+            print(f"skipped, because {corpora} has no {archive.name}: its kinds", file=sys.stderr)
+            continue
+        if not (folder / name).is_dir():
+            unpack(archive, folder)
+        indexes[name] = correct(folder / name / "index.tsv")
+    return indexes
 
 
 def correct(index: Path) -> Path:

@@ -168,7 +168,7 @@ def page(outcomes: Mapping[Run, Outcome]) -> str:
     ]
     introduction = INTRODUCTION.format(nbstream=__version__, python=platform.python_version())
     sections = ((text, heads, list(rows)) for text, heads, rows in tables)
-    return "\n".join([introduction, *(f"{text}\n{_table(heads, rows)}" for text, heads, rows in sections if rows)])
+    return "\n".join([introduction, *(f"{text}\n{table(heads, rows)}" for text, heads, rows in sections if rows)])
 
 
 def _targets_rows(outcomes: Mapping[Run, Outcome]) -> Rows:
@@ -373,7 +373,7 @@ def _number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _table(heads: str, rows: Rows) -> str:
+def table(heads: str, rows: Rows) -> str:
     names = heads.split(" | ")
     lines = [names, ["---"] * len(names), *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

@@ -6,8 +6,9 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 
-from nbstream.evaluation.report import build_report, write_scores
+from nbstream.evaluation.report import FirstContacts, build_report, write_scores
 from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow
 from nbstream.policy.verdict import Verdict
 
@@ -28,7 +29,7 @@ def report_members(rows: tuple[EvaluationRow, ...], skip: int = 0) -> dict[str, 
 def test_the_json_has_these_fields_and_no_others() -> None:
     names = (
         "messages spam ham learned autolearned corrections contradictions believed_percent believed_twice_percent "
-        "first_verdict one_minus_auc_percent hm_percent sm_percent lam_percent "
+        "first_verdict first_contacts one_minus_auc_percent hm_percent sm_percent lam_percent "
         "fn_at_fp_0_1_percent fn_at_fp_0_5_percent expected_calibration_error seconds_per_message "
         "regime seed label_noise taught skip limit tokens_per_message threshold_path budget other"
     )
@@ -46,6 +47,17 @@ def test_errors_follow_from_the_verdict_and_an_unsure_spam_is_missed() -> None:
     assert members["seconds_per_message"] == 0.25 / 6
 
 
+def test_ham_of_a_new_sender_domain_is_counted_beside_all_other_ham() -> None:
+    lost, kept = ROWS[2], ROWS[1]
+    rows = (*[replace(row, is_first_contact=True) for row in (lost, lost, kept)], kept, lost, kept, kept, ROWS[0])
+
+    report = build_report(EvaluationResult(rows, 0.25), EvaluationOptions(), 1, None)
+
+    assert report.first_contacts == FirstContacts(ham=2, lost=1, other_ham=4, other_lost=1)
+    line = "ham lost: 1 of the 2 that were the first of their sender domain, 1 of the other 4"
+    assert line in report.to_text().splitlines()
+
+
 def test_skipped_messages_are_not_measured() -> None:
     members = report_members(ROWS, skip=3)
 
@@ -58,7 +70,7 @@ def test_an_undefined_measure_is_null() -> None:
     empty, only_ham = report_members(()), report_members(ROWS[1:3])
 
     counts = {"messages", "spam", "ham", "learned", "autolearned", "regime", "seed", "label_noise", "skip"}
-    counts |= {"corrections", "contradictions", "taught", "threshold_path"}
+    counts |= {"corrections", "contradictions", "taught", "threshold_path", "first_contacts"}
     assert {name for name, value in empty.items() if value is not None} == counts
     assert only_ham["hm_percent"] == 50.0
     assert only_ham["sm_percent"] is only_ham["lam_percent"] is only_ham["one_minus_auc_percent"] is None

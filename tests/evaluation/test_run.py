@@ -48,6 +48,21 @@ async def run_over(
     return await evaluate(spam_filter, messages, options, make_message_reader(SETTINGS))
 
 
+async def test_the_first_ham_of_each_sender_domain_is_marked() -> None:
+    senders = [
+        ("spam", "ann@one.example"),
+        ("ham", "Ann <ann@One.example>"),
+        ("ham", "bob@one.example"),
+        ("ham", "ann@two.example"),
+        ("ham", "nobody"),
+    ]
+    messages = [LabelledContent(label, f"From: {sender}\n\nhello\n".encode()) for label, sender in senders]
+
+    result = await run_over([*messages, LabelledContent("ham", "a text without a sender")])
+
+    assert [row.is_first_contact for row in result.rows] == [False, True, False, True, False, False]
+
+
 async def test_a_message_is_scored_before_its_label_is_learned() -> None:
     message = stream(1)[0]
 
