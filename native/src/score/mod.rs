@@ -102,7 +102,7 @@ fn count_group_tokens(
     let mut counted = [[0; NOVELTY_GROUPS]; 2];
     for (index, token) in head.iter().enumerate() {
         if let Some(group) = novelty_group(token) {
-            let is_in = |rows: &[Counts]| rows.get(index).is_some_and(|row| row[1] > 0);
+            let is_in = |rows: &[Counts]| rows.get(index).map_or(false, |row| row[1] > 0);
             counted[0][group] += 1;
             counted[1][group] +=
                 u32::from(is_in(rows) || own.iter().any(|level| is_in(level.rows)));
