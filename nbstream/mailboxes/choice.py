@@ -8,6 +8,10 @@ Rules: pure.
   unread, since people open what they do not judge. Mail that a person moved there bears another verdict.
 - What a person wrote is left out, wherever it lies: nobody sends it to us. So are letters whose keyword
   contradicts their folder, and messages that lie in both classes.
+- Both classes are of the same months as far as there are both, else the calendar and the site's own server of that
+  time become clues. A letter of a month without the other class is left out where ``ENOUGH`` of its class are of
+  common months; where there are fewer, the months nearest to these are taken as well, as many as it needs. Where
+  no month has both classes, nothing is gained, and all are learned. A month is that of ``Letter.arrived``, in UTC.
 - A class has at most twice as many letters as the other one, but for ``BASE``. No account gives more of a class
   than ``per_account``. Where there are too many, accounts with most of them give fewer, and the newest letters are
   learned.
@@ -29,7 +33,7 @@ from nbstream.mail.addresses import canonical_address
 from nbstream.mailboxes.letters import FolderRole, LetterFlags, LetterPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,6 +42,9 @@ if TYPE_CHECKING:
 LABELS = ("ham", "spam")
 BASE = 500
 """So many letters of a class are learned even where there are few of the other one."""
+
+ENOUGH = 1_000
+"""With so many letters of a class, leaving out those of other months costs less than the calendar does."""
 
 MAX_LETTER_BYTES = 50 << 20
 
@@ -62,6 +69,8 @@ class LeftOut(StrEnum):
     COPY = "further copies of a message"
     CAPPED = "older ones of accounts with very many"
     UNBALANCED = "older ones of the class that has many more"
+    HAM_ALONE = "ham of months without spam"
+    SPAM_ALONE = "spam of months without ham"
 
 
 def judge(letter: Letter, user: str, answered: set[int]) -> str | LeftOut:
@@ -160,11 +169,15 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is learned of ``candidates``: their numbers in the order of learning, and what is left out and why."""
+    """What is learned of ``candidates``: their numbers in the order of learning, and what is left out and why.
+
+    ``alone`` are the numbers of those that are left out for their month.
+    """
 
     candidates: Candidates
     order: Sequence[int]
     left_out: Counter[LeftOut]
+    alone: Mapping[LeftOut, NDArray[np.int64]]
 
     def label(self, number: int) -> str:
         """Return the label of the letter at this place in the order."""
@@ -183,14 +196,41 @@ def choose(candidates: Candidates, per_account: int) -> Choice:
     chosen = np.argsort(arrived, kind="stable")
     chosen = _without_doubles(chosen, label, identity, left_out)
     by_class = [chosen[label[chosen] == class_number] for class_number in range(len(LABELS))]
-    capped = [_newest(letters, account, per_account) for letters in by_class]
-    left_out[LeftOut.CAPPED] += len(chosen) - sum(map(len, capped))
+    months = [months_of(arrived[letters]) for letters in by_class]
+    is_near = [is_of_near_month(own, other) for own, other in zip(months, reversed(months), strict=True)]
+    alone = {
+        reason: letters[~near]
+        for reason, letters, near in zip((LeftOut.HAM_ALONE, LeftOut.SPAM_ALONE), by_class, is_near, strict=True)
+    }
+    left_out.update({reason: len(letters) for reason, letters in alone.items()})
+    of_near_months = [letters[near] for letters, near in zip(by_class, is_near, strict=True)]
+    capped = [_newest(letters, account, per_account) for letters in of_near_months]
+    left_out[LeftOut.CAPPED] += sum(map(len, of_near_months)) - sum(map(len, capped))
     balanced = [
         _balanced(letters, account, max(BASE, _MAX_RATIO * len(other)))
         for letters, other in zip(capped, reversed(capped), strict=True)
     ]
     left_out[LeftOut.UNBALANCED] += sum(map(len, capped)) - sum(map(len, balanced))
-    return Choice(candidates, _mixed(balanced).tolist(), +left_out)
+    return Choice(candidates, _mixed(balanced).tolist(), +left_out, alone)
+
+
+def months_of(arrived: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the months of moments, which are in seconds since the epoch, in months since the epoch."""
+    return arrived.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)
+
+
+def is_of_near_month(months: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which letters of a class are of months common with the other class, or near enough; see the rules.
+
+    ``months`` has the month of each of the letters, ``others`` that of each letter of the other class.
+    """
+    common = np.intersect1d(months, others)
+    if not len(common):
+        return np.ones(len(months), dtype=np.bool_)
+    unique, inverse = np.unique(months, return_inverse=True)
+    distance = np.abs(unique[:, np.newaxis] - common).min(axis=1)[inverse]
+    is_near: NDArray[np.bool_] = distance <= np.sort(distance)[min(ENOUGH, len(distance)) - 1]
+    return is_near
 
 
 def _without_doubles(

@@ -81,8 +81,8 @@ class LetterHeader:
 
     ``identity`` is the same for copies of a message, ``message_id`` and ``answers`` (the message that this one
     answers) are hashes; 0 stands for none. ``sender`` is an address in lower case. ``received`` is when the last
-    server got it, in seconds since the epoch, None where it does not say. ``is_own_spam``: this filter has called
-    it spam.
+    server got it, in seconds since the epoch, by the topmost Received, or by Date where nobody has received it;
+    None where neither says it. ``is_own_spam``: this filter has called it spam.
     """
 
     identity: int = 0
@@ -98,7 +98,9 @@ class Letter:
     """A message of a folder, before it is read as a whole.
 
     ``locator`` is what its source finds it by, in some 60 bytes at most. ``arrived`` is in seconds since the
-    epoch, ``size`` in bytes. The header is an empty one where ``needs_header`` is false.
+    epoch: ``received`` of the header, whose topmost Received the user's own server has written, and which stays
+    when mailboxes are copied; else the time of the file in a Maildir, or INTERNALDATE; 0 where nothing says it.
+    ``size`` is in bytes. The header is an empty one where ``needs_header`` is false.
     """
 
     folder: Folder

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from nbstream.mailboxes.choice import LABELS, Candidates, Choice, choose
+from nbstream.mailboxes.choice import LABELS, Candidates, Choice, LeftOut, choose, months_of
 from nbstream.mailboxes.letters import SkippedMail
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ _MAX_LETTERS = 200_000  # of an account: those of ten folders that are full
 _TOO_MANY = f"has more than {_MAX_LETTERS:,} letters: the rest is left out"
 _FEW = 50
 _SAMPLE = 10
+_ABOUT_MONTHS = (
+    "left out: of months that one class alone has, the calendar would be learned as a clue; "
+    "learn ham PATH and learn spam PATH teach them all the same"
+)
 _DAY = 86_400
 
 
@@ -98,7 +102,7 @@ class Plan:
 
     def lines(self) -> Sequence[str]:
         """Return the plan in words, one line for each fact."""
-        left_out: dict[str, int] = defaultdict(int)
+        left_out: dict[LeftOut, int] = defaultdict(int)
         for part in self.parts:
             for reason, count in part.choice.left_out.items():
                 left_out[reason] += count
@@ -110,11 +114,40 @@ class Plan:
                 f"{sum(len(part.choice.order) for part in own)} of them in the own models of {len(own)} users"
             )
         lines += _describe_balance(self.counts(), [self._arrived(number) for number in range(len(LABELS))])
+        lines += self._describe_months()
         lines.append(f"an account gives at most {self.per_account} of a class, the newest")
         lines += [
-            f"left out: {count} {reason}" for reason, count in sorted(left_out.items(), key=lambda item: -item[1])
+            f"left out: {count} {reason}{self._months_alone(reason)}"
+            for reason, count in sorted(left_out.items(), key=lambda item: -item[1])
         ]
+        if left_out.keys() & {LeftOut.HAM_ALONE, LeftOut.SPAM_ALONE}:
+            lines.append(_ABOUT_MONTHS)
         return [*lines, *(f"skipped: {line}" for line in self.skips.lines())]
+
+    def _describe_months(self) -> Iterator[str]:
+        """Yield what is learned of a class although its months have nothing of the other one."""
+        alone = [list[int](), list[int]()]
+        for part in self.parts:
+            labels, months = _column(part.choice, "label"), months_of(_column(part.choice, "arrived"))
+            of_class = [months[labels == number] for number in range(len(LABELS))]
+            if all(map(len, of_class)):
+                for number, other in enumerate(reversed(of_class)):
+                    alone[number] += of_class[number][~np.isin(of_class[number], other)].tolist()
+        for number, of_class in enumerate(alone):
+            if of_class:
+                yield (
+                    f"balance: {len(of_class)} {LABELS[number]} are of months without {LABELS[1 - number]} "
+                    f"that is learned ({_months(of_class)}): when they came is a clue until there is more of both"
+                )
+
+    def _months_alone(self, reason: LeftOut) -> str:
+        """Return from when letters are that are left out for their month; nothing for another reason."""
+        arrived = [
+            np.asarray(part.choice.candidates.arrived, dtype=np.int64)[part.choice.alone.get(reason, [])]
+            for part in self.parts
+        ]
+        months = months_of(np.concatenate(arrived)).tolist()
+        return f" ({_months(months)})" if months else ""
 
     def _arrived(self, label: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         of_class = [_column(part.choice, "arrived")[_column(part.choice, "label") == label] for part in self.parts]
@@ -191,6 +224,12 @@ def _describe_balance(
         if (days := abs(middles[0] - middles[1]) / _DAY) > 365:
             older = LABELS[int(middles[1] < middles[0])]
             yield f"balance: half of the {older} is {days / 365:.0f} years older than half of the other class"
+
+
+def _months(months: Sequence[int]) -> str:
+    """Return the first and the last of months, which are counted since the epoch; 0 stands for none."""
+    known = [str(np.datetime64(month, "M")) for month in sorted(filter(None, months))]
+    return " to ".join(dict.fromkeys((known[0], known[-1]))) if known else "at an unknown time"
 
 
 def _day(moment: float) -> str:

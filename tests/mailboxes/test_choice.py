@@ -9,7 +9,7 @@ from dataclasses import fields
 
 import pytest
 
-from nbstream.mailboxes.choice import Candidates, Choice, LeftOut, choose, judge
+from nbstream.mailboxes.choice import ENOUGH, Candidates, Choice, LeftOut, choose, judge
 from nbstream.mailboxes.letters import Account, Letter, LetterFlags, LetterHeader
 from tests.mailboxes.made_up import letter
 
@@ -116,6 +116,51 @@ def test_the_larger_class_has_twice_the_letters_of_the_other_one_and_heavy_accou
         ("user2", "ham"): 100,
     }
     assert choice.left_out == {LeftOut.UNBALANCED: 1000}
+
+
+MONTH = 31 * 86_400
+
+
+def of_month(folder: str, month: int, count: int) -> list[Letter]:
+    """Letters of one of the first months of 1970, counted from 0; each is another message."""
+    first = month * MONTH + 86_400 * 5 + (50_000 if folder == "Junk" else 0)
+    return [letter(folder, first + number) for number in range(count)]
+
+
+def months_learned(choice: Choice) -> dict[tuple[str, int], int]:
+    """How many letters are learned of each class and month."""
+    return dict(Counter((label, int(locator) // MONTH) for _, label, locator in learned(choice)))
+
+
+def test_both_classes_are_learned_of_the_months_that_have_both() -> None:
+    spam = [*of_month("Junk", 2, ENOUGH), *of_month("Junk", 5, 30)]
+    ham = [*of_month("Archive", 0, 40), *of_month("Archive", 2, ENOUGH)]
+    choice = choose_of([*spam, *ham])
+    assert months_learned(choice) == {("ham", 2): ENOUGH, ("spam", 2): ENOUGH}
+    assert choice.left_out == {LeftOut.HAM_ALONE: 40, LeftOut.SPAM_ALONE: 30}
+
+
+def test_where_common_months_have_too_little_of_a_class_the_nearest_months_are_taken_too() -> None:
+    spam = of_month("Junk", 5, ENOUGH)
+    ham = [
+        of_month("Archive", month, count) for month, count in ((0, 70), (2, 80), (4, 600), (5, ENOUGH - 600 - 1))
+    ]
+    choice = choose_of([*spam, *(one for of_one in ham for one in of_one)])
+    assert months_learned(choice) == {
+        ("spam", 5): ENOUGH,
+        ("ham", 5): ENOUGH - 601,
+        ("ham", 4): 600,
+        ("ham", 2): 80,
+    }
+    assert choice.left_out == {LeftOut.HAM_ALONE: 70}
+
+
+@pytest.mark.parametrize("spam_month", [3, None], ids=["no common month", "no spam"])
+def test_where_no_month_has_both_classes_all_is_learned(spam_month: int | None) -> None:
+    ham = [*of_month("Archive", 0, 300), *of_month("Archive", 1, 200)]
+    choice = choose_of([*ham, *([] if spam_month is None else of_month("Junk", spam_month, 100))])
+    assert Counter(label for _, label, _ in learned(choice))["ham"] == 500
+    assert not choice.left_out
 
 
 def test_a_candidate_takes_some_hundred_bytes() -> None:
