@@ -234,7 +234,13 @@ impl ScoreRequest {
         answer.extend(score.log_odds.to_le_bytes());
         answer.extend((clues.index_bytes as u32).to_le_bytes());
         answer.extend((clues.count_bytes as u32).to_le_bytes());
-        answer.extend(score.group_tokens.iter().flatten().flat_map(|n| n.to_le_bytes()));
+        answer.extend(
+            score
+                .group_tokens
+                .iter()
+                .flatten()
+                .flat_map(|n| n.to_le_bytes()),
+        );
         answer.extend(clues.content);
         write(out, &answer)?;
         Ok(score.indices.len() as i64)

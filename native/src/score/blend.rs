@@ -72,8 +72,8 @@ fn prior_occurrences(
     }
     let weight =
         strength.occurrences + strength.per_probability * (counted[HAM] * counted[SPAM] / both);
-    let smoothed = [HAM, SPAM]
-        .map(|class| (occurrences(row[class], WEIGHT_ONE) + alpha) / masses[class]);
+    let smoothed =
+        [HAM, SPAM].map(|class| (occurrences(row[class], WEIGHT_ONE) + alpha) / masses[class]);
     let sum = smoothed[HAM] + smoothed[SPAM];
     (weight, smoothed.map(|share| weight * (share / sum)))
 }
@@ -125,14 +125,7 @@ mod tests {
             units: [1000.0, 1000.0],
         };
         assert_eq!(
-            blend(
-                &mut [0.0],
-                &[[1, 1]],
-                &TOTALS,
-                0.12,
-                &[level],
-                &STRENGTH
-            ),
+            blend(&mut [0.0], &[[1, 1]], &TOTALS, 0.12, &[level], &STRENGTH),
             None
         );
     }

@@ -12,10 +12,10 @@ pub mod multinomial;
 pub mod packed_clues;
 
 use crate::table::Counts;
+use crate::tokens::token_groups::{novelty_group, NOVELTY_GROUPS};
 use blend::{blend, OwnLevel, Strength};
 use clues::strongest_indices;
 use exact_sum::exact_sum;
-use crate::tokens::token_groups::{novelty_group, NOVELTY_GROUPS};
 use multinomial::{token_log_ratios, Totals};
 
 /// The groups of tokens from which clues are chosen: head, body, and the header as it is written.

@@ -18,11 +18,7 @@ pub struct Totals {
 /// Returns ln P(token | spam) - ln P(token | ham) in nats for each token; 0 for a token never seen.
 ///
 /// `alpha` is that of Lidstone. Returns nothing where a ratio is no finite number.
-pub fn token_log_ratios(
-    rows: &[Counts],
-    totals: &Totals,
-    alpha: f64,
-) -> Option<Vec<f64>> {
+pub fn token_log_ratios(rows: &[Counts], totals: &Totals, alpha: f64) -> Option<Vec<f64>> {
     let masses = class_masses(totals, alpha);
     let classes = (masses[HAM] / masses[SPAM]).ln();
     let mut ratios = Vec::with_capacity(rows.len());
@@ -89,9 +85,6 @@ mod tests {
 
     #[test]
     fn what_no_float_can_hold_gives_nothing() {
-        assert_eq!(
-            token_log_ratios(&[[0, i64::MAX]], &TOTALS, 1e-320),
-            None
-        );
+        assert_eq!(token_log_ratios(&[[0, i64::MAX]], &TOTALS, 1e-320), None);
     }
 }
