@@ -129,15 +129,25 @@ class UserTexts:
         if row.envelope is None:
             return row
         recipients, sender, subject = row.envelope.recipients, row.envelope.sender, row.envelope.subject
+        named = re.compile(rf"(?<![\w.+=-])(?:{'|'.join(map(re.escape, self.addresses))})(?![\w-])", re.IGNORECASE)
         his = list(filter(self.is_his, recipients))
         others = tuple(address for address in recipients if address not in his)
         if sender and (self.is_his(sender) or any(is_named_by_sender(address, sender) for address in his)):
             sender = None
         if subject:
-            named = "|".join(map(re.escape, self.addresses))
-            subject = re.sub(rf"(?<![\w.+=-])(?:{named})(?![\w-])", "…", subject, flags=re.IGNORECASE)
+            subject = named.sub("…", subject)
+        header_from = row.envelope.header_from
+        if header_from and (named.search(header_from) or any(is_named_by_sender(one, header_from) for one in his)):
+            header_from = None  # with the name beside the address
         count = row.envelope.recipient_count - len(his)
-        envelope = replace(row.envelope, sender=sender, subject=subject, recipients=others, recipient_count=count)
+        envelope = replace(
+            row.envelope,
+            sender=sender,
+            subject=subject,
+            recipients=others,
+            recipient_count=count,
+            header_from=header_from,
+        )
         dropped = {*recipient_indices(his, self.user_of)} - {*recipient_indices(others, self.user_of)}
         indices = tuple(name for name in row.indices if name not in dropped)
         return replace(row, envelope=envelope, indices=indices)

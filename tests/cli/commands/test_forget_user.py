@@ -83,6 +83,7 @@ def remember(
     sender: str = "eve@home.example",
     subject: str = "hi",
     released_by: str = "",
+    header_from: str | None = None,
 ) -> None:
     """A message that was checked for these recipients, and whoever released it."""
 
@@ -96,7 +97,9 @@ def remember(
             user_of=OwnModelNames(delimiter="+").user_of,
         )
         writing = asyncio.create_task(memory.run())
-        envelope = RememberedEnvelope("smtp", sender, recipients, len(recipients), subject, str(ActionKind.PASS))
+        envelope = RememberedEnvelope(
+            "smtp", sender, recipients, len(recipients), subject, str(ActionKind.PASS), header_from
+        )
         tokens = Tokens.from_all((b"body:hi",))
         memory.remember(CheckedMessage(key, tokens, 0.5, "unsure"), None, lambda: envelope)
         await memory.wait_until_written()
@@ -158,12 +161,13 @@ def test_nothing_of_a_user_is_left_and_all_of_the_others(site: Taught, tmp_path:
     ("to", "row"),
     [
         ((), {"sender": ANN}),
+        ((), {"header_from": "Ann Example <Ann@Example.org>"}),
         ((ANN,), {"sender": "list-return-7-ann=example.org@lists.example"}),
         ((), {"subject": f"Ann <{ANN}>, you have won"}),
         ((), {"released_by": ANN}),
         (('"ann"@EXAMPLE.org.',), {}),
     ],
-    ids=["sender", "sender of a list", "subject", "release", "spelling"],
+    ids=["sender", "From", "sender of a list", "subject", "release", "spelling"],
 )
 def test_a_row_of_a_message_to_others_names_the_user_nowhere(
     site: Taught, to: tuple[str, ...], row: dict[str, str]
