@@ -174,6 +174,10 @@ KNOWN: dict[str, Recipe] = {
     "random bytes": Recipe((Slot.ANY_BYTE,)),
     "random bytes as UTF-7": Recipe((Slot.ANY_BYTE,), charset="utf-7"),
     "random bytes as Shift_JIS": Recipe((Slot.ANY_BYTE,), charset="shift_jis"),
+    "random bytes as Shift_JIS in a calendar": Recipe((Slot.ANY_BYTE,), "text/calendar", "shift_jis"),
+    "U+FDFA in an unknown charset and many parts": Recipe(
+        ("\ufdfa<".encode(),), "multipart/mixed", "bz2-codec", place=Place.NESTED, parts=190
+    ),
     "random bytes in 60 parts": Recipe((Slot.ANY_BYTE,), place=Place.PARTS, parts=60),
     "BD as Windows-1252": Recipe((b"\xbd",), charset="windows-1252"),
     "D2 as Windows-1253": Recipe((b"\xd2",), charset="windows-1253"),

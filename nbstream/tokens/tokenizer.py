@@ -20,7 +20,7 @@ from nbstream.tokens.header_tokens import RAW_HEADER_PREFIX, header_tokens, raw_
 from nbstream.tokens.structure import bare_text_tokens, file_type, structure_tokens
 from nbstream.tokens.token_list import TokenList, encode_tokens
 from nbstream.tokens.unicode import hides_characters
-from nbstream.tokens.words import WordAllowance, distinct_words_utf8, spread_choice
+from nbstream.tokens.words import MAX_FOLDED_CHARACTERS, WordAllowance, distinct_words_utf8, spread_choice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -213,7 +213,7 @@ def _body_tokens(message: Message, limit: int) -> tuple[tuple[bytes, ...], list[
     texts = 0
     references = html.References()
     resolved_left = urls.MAX_RESOLVED_CHARACTERS
-    allowance = WordAllowance()
+    allowance = WordAllowance(min(MAX_FOLDED_CHARACTERS, len(message.raw)))
     for content, is_html in _text_parts(message):
         text = lower_case(content)
         visible = text

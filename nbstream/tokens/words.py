@@ -63,7 +63,7 @@ _ALPHANUMERIC_RUN = re.compile(r"[^\W_]+")
 
 
 MAX_FOLDED_CHARACTERS = 1 << 18
-"""How many characters of a message are made by folding that changes more than the case."""
+"""How many characters of a message are made by folding that changes more than the case; no more than its bytes."""
 MAX_PIECES = 1 << 15
 """How many words of a message may be split, and into how many pieces; see ``WordAllowance``."""
 _MIN_PIECES = 64

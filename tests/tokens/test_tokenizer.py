@@ -2,6 +2,7 @@ import base64
 import random
 import re
 import sys
+import unicodedata
 from collections.abc import Callable
 from types import FrameType
 
@@ -82,6 +83,28 @@ def test_a_line_feed_inside_a_token_does_not_break_it_in_two() -> None:
 
 def test_an_empty_message_is_tokenized() -> None:
     assert tokenize(b"").body == ()
+
+
+def test_folding_makes_no_more_characters_than_a_message_has_bytes() -> None:
+    """U+FDFA becomes 18 characters: behind the limit such words keep their forms."""
+    raw = MAIL[: MAIL.index(b"MIME")] + b"\n" + "".join(f"{n:04}\ufdfa\n" for n in range(5000)).encode()
+
+    words = tokenize(raw, TokenizerOptions(max_tokens=50_000)).body
+
+    kept = sum("\ufdfa".encode() in word for word in words)
+    made = (5000 - kept) * len(unicodedata.normalize("NFKC", "\ufdfa"))
+    assert len(raw) // 2 < made <= len(raw)
+
+
+def test_text_of_one_byte_for_each_compatibility_form_is_folded_whole() -> None:
+    """Half-width kana in Shift_JIS: no text of people makes more characters of a byte."""
+    draw = random.Random(1)
+    words = b" ".join(bytes(draw.choices(range(0xB1, 0xDE), k=8)) for _ in range(7000))
+    raw = b"Subject: x\nContent-Type: text/plain; charset=shift_jis\n\n" + words
+
+    text = b" ".join(tokenize(raw, TokenizerOptions(max_tokens=100_000)).body).decode()
+
+    assert not re.search("[\uff61-\uff9d]", text)
 
 
 def test_tokens_are_bounded_and_come_in_order_of_appearance() -> None:

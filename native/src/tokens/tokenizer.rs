@@ -110,7 +110,7 @@ fn body_tokens(
         tokens: TokenList::new(),
         hidden: Vec::new(),
         references: References::new(),
-        allowance: WordAllowance::new(),
+        allowance: WordAllowance::of_message(message.raw.len()),
         resolved_left: urls::MAX_RESOLVED_CHARACTERS,
     };
     if message.is_mail() {

@@ -29,7 +29,7 @@ const CHOSEN_BEFORE: usize = 8;
 const MAX_WRITTEN_WORDS: usize = 1 << 16;
 /// Of a long word so many characters are read.
 const MAX_SUMMARISED_CHARACTERS: usize = 400;
-/// How many characters of a message are made by folding that changes more than the case.
+/// How many characters of a message are made by folding that changes more than the case; no more than its bytes.
 pub const MAX_FOLDED_CHARACTERS: i64 = 1 << 18;
 /// How many words of a message may be split, and into how many pieces.
 pub const MAX_PIECES: i64 = 1 << 15;
@@ -45,8 +45,15 @@ pub struct WordAllowance {
 
 impl WordAllowance {
     pub fn new() -> Self {
+        Self::of_message(usize::MAX)
+    }
+
+    /// Returns the allowance of a message of so many bytes.
+    pub fn of_message(bytes: usize) -> Self {
         Self {
-            characters: MAX_FOLDED_CHARACTERS,
+            characters: i64::try_from(bytes).map_or(MAX_FOLDED_CHARACTERS, |bytes| {
+                bytes.min(MAX_FOLDED_CHARACTERS)
+            }),
             words: MAX_PIECES,
             pieces: MAX_PIECES,
         }
