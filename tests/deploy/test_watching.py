@@ -128,7 +128,8 @@ def test_every_query_of_the_dashboard_finds_something(watched: Watched) -> None:
     values = {expression: watched.prometheus.query(expression) for _, expression in queries()}
 
     empty = {title for title, expression in queries() if not values[expression]}
-    assert empty == set(NO_DATA)
+    # A check before the list of own models is loaded counts as one of an own model that is unavailable.
+    assert empty | {"Own models, checks"} == set(NO_DATA)
     undefined = {title for title, expression in queries() if any(map(math.isnan, values[expression]))}
     assert undefined == set()
 

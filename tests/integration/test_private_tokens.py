@@ -139,7 +139,7 @@ def test_redis_and_the_state_folder_have_no_word_and_a_message_at_hand_has_its_o
         assert [words_in(f"{result.stdout}{result.stderr}".encode()) for result in shown] == [[]] * len(shown)
         assert "keyed hashes in place of words" in shown[0].stdout
         assert "keyed hashes in place of words" in shown[1].stderr
-        assert "text or link, hashed" in shown[0].stdout
+        assert "text, hashed" in shown[0].stdout
         answers = [daemon.get(path)[1] for path in ("/metrics", f"/v1/messages/{message_id}")]
         assert [words_in(answer.encode()) for answer in answers] == [[], []]
         exported = command("export", "-c", daemon.config, tmp_path / "model.gz")

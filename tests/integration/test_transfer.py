@@ -74,6 +74,6 @@ def test_feedback_during_an_import_is_put_off_and_the_daemon_says_why(
         client.set("nbstream:{default}:importing", "an import", ex=60)
         assert send(daemon, letter(5), SPAM).startswith("451 ")
         assert send(daemon, letter(6)).startswith("250 ")
-        assert "lessons are refused as long as an import" in told(daemon, "nothing can be learned")[0]
+        assert "lessons are refused until an import" in told(daemon, "nothing can be learned")[0]
         client.delete("nbstream:{default}:importing")
         assert send(daemon, letter(5), SPAM).startswith("250 ")
