@@ -34,7 +34,8 @@ _ATOM = r"[^\x00-\x20\x7f()<>@,;:\\\".\[\]]++"
 _AROUND = "<> \t\r\n"
 _ROUTE = re.compile(r'(?:[<>\s]*@[^:"]*+:)++')
 _DOT_ATOM = re.compile(rf"{_ATOM}(?:\.{_ATOM})*+")
-_WORDS = re.compile(r'(?:[^"\\]|\\.|"(?:[^"\\]|\\.)*+")*+', re.DOTALL)
+# Without possessive groups, which match wrongly within each other in Python 3.11.2.
+_WORDS = re.compile(r'(?:[^"\\]|\\.|"(?:[^"\\]|\\.)*")*', re.DOTALL)
 _QUOTING = re.compile(r'\\(.)|"', re.DOTALL)
 _QUOTED_CHARACTER = re.compile(r'["\\]')
 # Most addresses are in their canonical form.
