@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
 
+_LESSON_SECONDS = 15.0  # more than two commands of Redis may take
+
 
 def run(options: argparse.Namespace) -> int:
     """Print the measures and write the files; 66 when a path cannot be read (of a pair the rest is measured)."""
@@ -179,10 +181,15 @@ async def _run(
             engine=engine,
         )
         kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if layer else None
-        with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
-            reader = make_message_reader(settings)
-            result = await evaluate(spam_filter, bar, evaluation_options, reader, learner, kept_mail)
-        return result, await list_suspects(spam_filter, result.rows) if options.suspects else None
+        try:
+            with tqdm(
+                stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()
+            ) as bar:
+                reader = make_message_reader(settings)
+                result = await evaluate(spam_filter, bar, evaluation_options, reader, learner, kept_mail)
+            return result, await list_suspects(spam_filter, result.rows) if options.suspects else None
+        finally:  # an interrupted lesson goes on, and would write into the model after it was removed
+            await spam_filter.wait_for_lesson_groups(_LESSON_SECONDS)
 
 
 async def _run_models(settings: Settings, options: argparse.Namespace, stream: LabelledStream) -> OwnModelsReport:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
 
+from nbstream.cli.commands import evaluate as evaluate_command
 from nbstream.cli.main import main
+from nbstream.config import load_settings
+from nbstream.evaluation.run import EvaluationOptions
+from nbstream.evaluation.streams import read_stream
+from nbstream.store.model.commit import CommitResult
+from nbstream.store.model.model import Model
+from nbstream.store.model.scripts import LessonBatch
 from tests.conftest import RedisServer
 from tests.integration.daemon import DEADLINE_SECONDS, wait_until
 from tests.letters import letters, write_corpus
@@ -212,6 +222,33 @@ def test_an_interrupted_run_is_130_and_its_model_is_gone(
         assert client.keys() == []
     assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
     assert not (tmp_path / "scores.tsv").exists()
+
+
+async def test_a_lesson_on_its_way_when_it_is_interrupted_leaves_nothing_behind(
+    client: AsyncRedis, shared_redis: RedisServer, config: str, index: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on although nobody waits for it, and the model is removed after its end."""
+    begun, gate = asyncio.Event(), asyncio.Event()
+    commit = Model.commit_lessons
+
+    async def commit_behind_the_gate(model: Model, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
+        begun.set()
+        await gate.wait()
+        return await commit(model, batch, layer)
+
+    monkeypatch.setattr(Model, "commit_lessons", commit_behind_the_gate)
+    options = Namespace(redis=shared_redis.url, suspects=None)
+    run = asyncio.create_task(
+        evaluate_command._run(load_settings(Path(config)), options, read_stream(Path(index)), EvaluationOptions())
+    )
+    await begun.wait()
+    run.cancel()
+    await asyncio.wait([run], timeout=0.5)  # where it did not wait, the model would be gone by now
+    gate.set()
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
+
+    assert run.cancelled()
+    assert await client.keys() == []
 
 
 @pytest.mark.parametrize("arguments", [(), ("--taught", "20", "--scores", "scores.tsv")])
