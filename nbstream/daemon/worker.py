@@ -93,9 +93,12 @@ class _Parent:
         self.connection = connection
 
     def tell(self, text: str) -> None:
-        """Send a message; a parent that does not read it, or has ended, is no error."""
+        """Send a message; a parent that does not read it, or has ended, is no error.
+
+        An error may name a file whose name is no UTF-8.
+        """
         with suppress(OSError):
-            self.connection.send(text.encode())
+            self.connection.send(text.encode("utf-8", "backslashreplace"))
 
     def follow(self, server: Server) -> None:
         """Apply the settings that came; drain where they cannot be applied, or the parent has ended."""
