@@ -55,7 +55,7 @@ def add(maildir: pathlib.Path, name: str, body: SharedBody) -> None:
     while True:
         make_folder(folder)
         try:
-            if not _link_to_another(folder, name):
+            if not _link_to_equal_body(folder, name):
                 draft = maildir / "tmp" / f"{name}.body"
                 _write(draft, body.content)
                 draft.rename(folder / name)
@@ -67,7 +67,7 @@ def add(maildir: pathlib.Path, name: str, body: SharedBody) -> None:
         return
 
 
-def _link_to_another(folder: pathlib.Path, name: str) -> bool:
+def _link_to_equal_body(folder: pathlib.Path, name: str) -> bool:
     """Link to the body that lies there; return False where none can be linked to."""
     for other in folder.iterdir():
         with suppress(OSError):  # it was removed just now, has too many links, or the file system has none

@@ -19,6 +19,7 @@ from nbstream.policy.autolearn import (
     is_known,
     is_settled,
     limit_log_odds,
+    limit_probability,
     model_state,
 )
 from nbstream.policy.verdict import ModelState, Thresholds
@@ -80,6 +81,21 @@ def test_what_is_sure_by_what_people_taught_stays_on_its_side_and_may_become_sur
     assert sigmoid(limit_log_odds(-30.0, 90.0, sigmoid)) < 0.02
     assert limit_log_odds(7.0, 90.0, sigmoid) == 90.0
     assert limit_log_odds(-7.0, -90.0, sigmoid) == -90.0
+
+
+@pytest.mark.parametrize("by_people", [0.001, 0.3, 0.5, 0.9, 0.98, 0.999])
+@pytest.mark.parametrize("by_both", [1e-6, 0.2, 0.5, 0.95, 0.9999])
+def test_a_probability_with_its_discount_moves_by_no_more_than_the_limit(by_people: float, by_both: float) -> None:
+    limited = limit_probability(by_people, by_both)
+
+    assert abs(logit(limited) - logit(by_people)) <= MAX_SHIFT or limited == by_both
+    assert (limited - by_people) * (by_both - by_people) >= 0
+    assert limit_probability(by_people, by_people) == by_people
+
+
+def test_what_people_call_spam_by_a_margin_stays_spam_with_its_discount() -> None:
+    assert limit_probability(0.997, 0.6, 0.99) == 0.99
+    assert limit_probability(0.991, 0.9, 0.99) == 0.9
 
 
 NEEDED = {"ham": 20, "spam": 20}

@@ -9,6 +9,10 @@ from dataclasses import replace
 from nbstream.cli.commands.status import collect_status, render_text, status_to_json
 from nbstream.config import load_settings
 from nbstream.daemon.status import DaemonStatus, WorkerStatus
+from nbstream.store.model.model import Model
+from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
+from nbstream.store.settings import MemorySettings
+from nbstream.tokens.tokenizer import Tokens
 from nbstream.wire.api_json import iso_time
 from tests.cli.taught import Taught
 
@@ -23,6 +27,26 @@ def test_what_is_collected_is_what_is_printed_as_json(taught: Taught) -> None:
     assert status.model.state.learned == {"ham": 0, "spam": 1}
     assert status.daemon == DaemonStatus(None)
     assert taught.json("status") == [json.loads(json.dumps(status_to_json(status)))]
+
+
+def test_how_much_of_the_last_mail_is_unlike_learned_spam_is_said(taught: Taught) -> None:
+    async def remember(model: Model) -> None:
+        memory = RecentMessages(model.client, model.keys, MemorySettings(), lambda count: None)
+        writing = asyncio.create_task(memory.run())
+        for number in range(8):
+            tokens = Tokens((), (b"body:%d" % number,))
+            memory.remember(CheckedMessage(f"m{number}", tokens, 0.9, "unsure", is_discounted=number < 2))
+        await memory.wait_until_written()
+        writing.cancel()
+
+    taught.model(remember)
+
+    status = asyncio.run(collect_status(load_settings(taught.config)))
+
+    assert (status.model.recent.checked, status.model.recent.unlike) == (8, 2)
+    assert set(status.model.recent.unlike_ids) == {"m0", "m1"}
+    (line,) = [line for line in render_text(status) if line.startswith("new")]
+    assert "2 of the last 8 messages (25 %)" in line
 
 
 def test_an_engine_that_a_daemon_does_not_run_on_waits_for_a_restart(taught: Taught) -> None:

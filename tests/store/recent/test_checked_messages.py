@@ -95,9 +95,13 @@ TOKENS = st.lists(TEXT.map(str.encode)).map(tuple)
         TOKENS.map(lambda tokens: tuple(b"raw:" + token for token in tokens)),
     ),
     st.floats(0, 1),
+    st.booleans(),
+    st.booleans(),
 )
-def test_what_is_unpacked_is_what_was_packed(tokens: Tokens, probability: float) -> None:
-    message = CheckedMessage("key", tokens, probability, "spam")
+def test_what_is_unpacked_is_what_was_packed(
+    tokens: Tokens, probability: float, is_listed: bool, is_discounted: bool
+) -> None:
+    message = CheckedMessage("key", tokens, probability, "spam", is_listed=is_listed, is_discounted=is_discounted)
 
     assert CheckedMessage.unpack("key", message.pack()) == message
     assert CheckedMessage.unpack_first("key", message.pack() + b"more") == (message, b"more")

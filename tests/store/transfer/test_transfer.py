@@ -384,10 +384,7 @@ async def test_an_import_that_has_lost_its_lease_ends_and_leaves_nothing_staged(
 async def test_no_model_of_a_file_is_changed_where_one_has_lost_its_lease(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models = {name: await open_model(client, name.replace("/", "-")) for name in ("own/1", "own/2")}
-    source = await open_model(client, "source")
-    await change(source, "m1", entry("spam", TOKENS))
-    content = await models_file(dict.fromkeys(models, source))
+    models, content = await two_models_and_their_file(client)
     stage_scores = ModelImport.stage_prequential_scores
 
     async def lose_the_second_lease(each: ModelImport, on_step: Any) -> None:
@@ -405,10 +402,7 @@ async def test_no_model_of_a_file_is_changed_where_one_has_lost_its_lease(
 async def test_an_import_repeated_after_a_kill_lets_lessons_into_the_model_in_the_middle_again(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    models = {name: await open_model(client, name.replace("/", "-")) for name in ("own/1", "own/2")}
-    source = await open_model(client, "source")
-    await change(source, "m1", entry("spam", TOKENS))
-    content = await models_file(dict.fromkeys(models, source))
+    models, content = await two_models_and_their_file(client)
     commit = ModelImport.commit
 
     async def be_killed_in_the_last(each: ModelImport, on_step: Any) -> None:
@@ -458,6 +452,14 @@ async def test_the_error_of_an_import_says_which_models_are_there_and_which_are_
     assert others.endswith("and 2 others")
     assert [bool(await client.exists(each.keys.totals)) for each in models.values()] == [False] * 12 + [True] * 2
     assert not await client.exists(*(each.keys.importing for each in models.values()))
+
+
+async def two_models_and_their_file(client: Redis) -> tuple[dict[str, Model], bytes]:
+    """Two empty own models by their names, and a file in which each has one lesson."""
+    models = {name: await open_model(client, name.replace("/", "-")) for name in ("own/1", "own/2")}
+    source = await open_model(client, "source")
+    await change(source, "m1", entry("spam", TOKENS))
+    return models, await models_file(dict.fromkeys(models, source))
 
 
 async def models_file(sources: Mapping[str, Model]) -> bytes:
