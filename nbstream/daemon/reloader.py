@@ -77,7 +77,7 @@ class Reloader:
             result = self._compare(reading, self._apply)
         except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
             _log.error("reload failed: %s", error, exc_info=True)
-            result = self._refused(["a fault in nbstream; the log has it"])
+            result = self.refused(["a fault in nbstream; the log has it"])
         self._report(result)
         return result
 
@@ -89,21 +89,22 @@ class Reloader:
         """Return what the settings that were read change; apply them where ``apply`` is given."""
         before = self.settings
         if not reading.done():
-            return self._refused([f"{self._file}: not read within {READ_SECONDS:g} s"])
+            return self.refused([f"{self._file}: not read within {READ_SECONDS:g} s"])
         try:
             file_settings = reading.result()
             settings = config.merge_live_settings(before, file_settings)
             if apply:
                 apply(settings)
         except ConfigError as error:
-            return self._refused(str(error).split("\n"))
+            return self.refused(str(error).split("\n"))
         if apply:
             self.settings = settings
         changed = config.changed_keys(before, settings)
         waiting = config.keys_awaiting_restart(settings, file_settings)
         return ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting)
 
-    def _refused(self, problems: list[str]) -> ReloadResult:
+    def refused(self, problems: list[str]) -> ReloadResult:
+        """Return the result of a request that was refused for these problems."""
         more = len(problems) - _MAX_PROBLEMS
         lines = (*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else []))
         return ReloadResult(self.file, config.policy_hash(self.settings), lines)

@@ -71,6 +71,7 @@ _APPLY_SECONDS = 10.0  # for workers to apply settings
 _EXIT_SECONDS = 5.0  # for a process to end after its end of the socket was closed
 _LATE_SECONDS = 5.0  # beyond drain_seconds: then a worker that has not ended is killed
 _READING_SECONDS = 0.01  # between two looks whether the configuration was read
+_MAX_REQUESTS = 16  # that wait for the configuration to be read
 _TURN_SECONDS = 0.25  # the longest time between two looks at the clock, and at what a signal asked for
 
 # The worker runs this very copy of nbstream. It imports everything else as any program does, but nothing from the
@@ -218,6 +219,9 @@ class _Request:
     send: SendAnswer = lambda _: None
 
 
+_SILENT_RELOAD = _Request(is_reload=True)
+
+
 class Supervisor:
     """What ``nbstream serve`` runs where several ``workers`` serve mail; ``run`` returns after a drain.
 
@@ -248,8 +252,19 @@ class Supervisor:
         self._is_stopping = True
 
     def reload(self) -> None:
-        """Read the configuration anew, soon; log, metrics and the control socket say whether it was applied."""
-        self._requests.append(_Request(is_reload=True))
+        """Read the configuration anew, soon; log, metrics and the control socket say whether it was applied.
+
+        Where a reload without an answer waits already behind the request under way, that one does.
+        """
+        if _SILENT_RELOAD not in list(self._requests)[1:]:
+            self._requests.append(_SILENT_RELOAD)
+
+    def _request(self, request: _Request) -> None:
+        """Take up a request of the control socket; it is answered at once where too many wait."""
+        if len(self._requests) < _MAX_REQUESTS:
+            self._requests.append(request)
+        else:
+            request.send(asdict(self._reloader.refused(["too many requests wait; ask again later"])))
 
     def run(self, on_ready: Callable[[ListenAddresses], object] = lambda _: None) -> None:
         """Serve until ``stop``, then drain.
@@ -295,8 +310,8 @@ class Supervisor:
 
     def _control_listener(self) -> ControlListener:
         handlers: Mapping[str, Callable[[Callable[[Mapping[str, object]], None]], object]] = {
-            "reload": lambda send: self._requests.append(_Request(is_reload=True, send=send)),
-            "pending": lambda send: self._requests.append(_Request(is_reload=False, send=send)),
+            "reload": lambda send: self._request(_Request(is_reload=True, send=send)),
+            "pending": lambda send: self._request(_Request(is_reload=False, send=send)),
             "policy": lambda send: send(
                 policy_answer(
                     self._reloader,
@@ -366,7 +381,7 @@ class Supervisor:
         stood_still = max(0.0, now - self._turned_at - BEAT_SECONDS)
         self._turned_at = now
         for worker in self._workers:
-            worker.heard_at += stood_still
+            worker.heard_at = max(worker.heard_at, min(worker.heard_at + stood_still, now))
             if worker.process and now > worker.heard_at + SILENCE_SECONDS:
                 _log.error(
                     "worker has said nothing for %g s: it is killed",
@@ -442,7 +457,7 @@ class Supervisor:
     def _go_on_reloading(self) -> None:
         """Begin to read the configuration for the first request, or answer it where that is over."""
         if self._reading is None:
-            if self._requests:
+            if self._requests and not self._is_stopping:
                 if self._requests[0].is_reload:
                     self._reload_notice.enter_context(self._service_manager.reloading())
                 self._reading, self._read_until = self._reloader.start_reading(), time.monotonic() + READ_SECONDS

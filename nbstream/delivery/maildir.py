@@ -120,7 +120,7 @@ class MaildirDraft:
     maildir: pathlib.Path
     name: str
     head: bytes
-    content: bytes | memoryview
+    content: bytes
     room: MaildirRoom | None = None
     body: SharedBody | None = None
 
@@ -175,7 +175,7 @@ def _write_all(drafts: Sequence[MaildirDraft]) -> None:
 def _write_draft(draft: MaildirDraft, path: pathlib.Path) -> None:
     with open(path, "xb", opener=_open_private) as file:
         file.write(draft.head)
-        for piece in split_at_line_ends(bytes(draft.content)):
+        for piece in split_at_line_ends(draft.content):
             file.write(piece.replace(b"\r\n", b"\n"))
         file.flush()
         os.fsync(file.fileno())

@@ -22,6 +22,7 @@ import pathlib
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
@@ -46,6 +47,7 @@ _NOTE_FIELD_START = f"{QUARANTINE_FIELD}: ".encode("ascii")
 _MAX_NOTE_BYTES = 64 << 20
 _HEADER_SEARCH_BYTES = 16 * 1024  # of a message, for its subject and the like
 _DAY_SECONDS = 86_400
+_BLOCK_BYTES = 4096  # what a small file takes on most disks: so the room bounds the number of files, too
 
 _log = logging.getLogger(__name__)
 
@@ -114,6 +116,8 @@ class Quarantine:
         self._on_full = on_full
         self._room = MaildirRoom(path)
         self._index = QuarantineIndex(path, self._read_indexed)
+        # One of its own: the first look at a full quarantine takes long, and other work must have its threads.
+        self._accounting = ThreadPoolExecutor(1, thread_name_prefix="quarantine")
 
     async def problem(self) -> str | None:
         """Return why no message could be added now, or None."""
@@ -131,22 +135,26 @@ class Quarantine:
         reserved = {
             draft.name: self._indexed(note, draft) for (note, _, _), draft in zip(parts, drafts, strict=True)
         }
+        failure: SmtpReply | None = maildir.DISK_FULL_REPLY
         try:
-            has_room = not parts or await asyncio.to_thread(
-                self._index.reserve, reserved, self._section.max_bytes, self._section.max_user_bytes
+            if parts and not await self._reserve(reserved):
+                self._on_full()
+                return failure
+            failure = await maildir.write_drafts([*drafts, *others])
+        finally:
+            if failure:  # after the reservation, which goes on in its thread where this is cancelled
+                await asyncio.wrap_future(self._accounting.submit(self._index.forget, reserved))
+        return failure
+
+    async def _reserve(self, files: dict[str, IndexedFile]) -> bool:
+        """Return whether there is room for files, by their names, which is reserved then."""
+        limits = self._section.max_bytes, self._section.max_user_bytes
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._accounting, self._index.reserve, files, *limits
             )
         except OSError as error:
             raise RelayUnavailable(f"cannot read the quarantine: {error}") from error
-        if not has_room:
-            self._on_full()
-            return maildir.DISK_FULL_REPLY
-        failure: SmtpReply | None = maildir.DISK_FULL_REPLY
-        try:
-            failure = await maildir.write_drafts([*drafts, *others])
-        finally:
-            if failure:
-                self._index.forget(reserved)
-        return failure
 
     def make_drafts(self, parts: Sequence[QuarantinePart]) -> list[maildir.MaildirDraft]:
         """Return the files of these parts; parts with the same message share its body."""
@@ -198,7 +206,8 @@ class Quarantine:
 
     def _index_entry(self, note: QuarantineNote, size: int, digest: str, body_bytes: int) -> IndexedFile:
         users = frozenset(self._user_of(path.address) for path in note.envelope.recipients)
-        return IndexedFile(users, size, digest, body_bytes)
+        on_disk = -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
+        return IndexedFile(users, on_disk, digest, body_bytes)
 
     def messages(self, prefix: str = "") -> list[QuarantinedMessage]:
         """Return the messages whose id begins with ``prefix``, the oldest first. No file is opened.
@@ -241,7 +250,10 @@ class Quarantine:
                 continue  # it is being released
             except (InputError, OSError) as error:
                 problem = problem or str(error)  # the messages after it are removed all the same
-        shared_bodies.remove_unused(self._path, {message.path.name.partition(":")[0] for message in messages})
+        try:
+            shared_bodies.remove_unused(self._path, {message.path.name.partition(":")[0] for message in messages})
+        except OSError as error:
+            problem = problem or str(error)
         return RetentionResult(len(messages) - removed, removed, problem)
 
 

@@ -2,8 +2,9 @@
 
 Rules: the files are the truth. A look reads the names in the folders, and opens only the files that are new: what
 a view of one user costs does not depend on what waits for others. A file that this process is about to write
-counts before it is written. What other processes have written counts with the next look, two seconds later at
-most: so several processes together may go over a limit by what they take in two seconds.
+counts before it is written. What other processes have written counts with the next look, and twenty times as long
+as a look takes passes between two of them: so several processes together may go over a limit by what they take in
+that time.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 _PAUSES = 20  # between two looks, each as long as the last look took
-_MAX_PAUSE_SECONDS = 2.0
 _SETTLED_NANOSECONDS = 1_000_000_000  # after a change, the time of a folder tells of the next one
 _RESERVED_SECONDS = 600.0  # for a file that is being written
 
@@ -131,7 +131,7 @@ class QuarantineIndex:
             if until < started:
                 self._end_reservation(name)
         ended = time.monotonic()
-        self._next_look = ended + min(_MAX_PAUSE_SECONDS, _PAUSES * (ended - started))
+        self._next_look = ended + _PAUSES * (ended - started)
 
     def _add(self, key: _Key, file: IndexedFile) -> None:
         self._files[key] = file

@@ -208,8 +208,9 @@ class QuarantineSettings(Section):
     """A message is removed from the quarantine after this many days. ``null`` keeps it for ever."""
 
     max_bytes: ByteCount | None = 4 << 30
-    """The room of the quarantine. A message for which there is none is put off with 452, and nothing that waits is
-    removed for it. A large body counts once, however many messages have it. ``null`` sets no limit.
+    """The room of the quarantine, in blocks of 4 kB. A message for which there is none is put off with 452, and
+    nothing that waits is removed for it. A large body counts once, however many messages have it. ``null`` sets no
+    limit.
     """
 
     max_user_bytes: ByteCount | None = 512 << 20

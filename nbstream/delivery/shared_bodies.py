@@ -27,6 +27,7 @@ MIN_BYTES = 64 * 1024
 """A body of fewer bytes stays in the file of its message."""
 
 _DIGEST_BYTES = 20
+_MAX_TRIES = 3  # to link to a body: where many have too many links, another copy costs less
 _UNUSED_SECONDS = 3600  # a body is written before its message; by then the message is there or its delivery ended
 _DIGEST_IN_NAME = re.compile(rf",B=([0-9a-f]{{{2 * _DIGEST_BYTES}}})(?::2,P)?\Z")
 
@@ -57,8 +58,11 @@ def add(maildir: pathlib.Path, name: str, body: SharedBody) -> None:
         try:
             if not _link_to_equal_body(folder, name):
                 draft = maildir / "tmp" / f"{name}.body"
-                _write(draft, body.content)
-                draft.rename(folder / name)
+                try:
+                    _write(draft, body.content)
+                    draft.rename(folder / name)
+                finally:
+                    draft.unlink(missing_ok=True)
             sync_folder(folder)
         except FileNotFoundError:
             if folder.is_dir():
@@ -69,7 +73,7 @@ def add(maildir: pathlib.Path, name: str, body: SharedBody) -> None:
 
 def _link_to_equal_body(folder: pathlib.Path, name: str) -> bool:
     """Link to the body that lies there; return False where none can be linked to."""
-    for other in folder.iterdir():
+    for other in itertools.islice(folder.iterdir(), _MAX_TRIES):
         with suppress(OSError):  # it was removed just now, has too many links, or the file system has none
             os.link(other, folder / name)
             return True
@@ -78,14 +82,10 @@ def _link_to_equal_body(folder: pathlib.Path, name: str) -> bool:
 
 def _write(path: pathlib.Path, content: memoryview) -> None:
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except BaseException:
-        path.unlink()
-        raise
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def find(path: pathlib.Path) -> pathlib.Path | None:
@@ -106,8 +106,9 @@ def remove_unused(maildir: pathlib.Path, used: set[str]) -> None:
 
     Also what a killed process left of a body that it was writing. Raises ``OSError``.
     """
-    for body in itertools.chain(_all(maildir), (maildir / "tmp").glob("*.body")):
-        is_old = time.time() - _UNUSED_SECONDS > int(body.name.partition(".")[0])
+    for body in itertools.chain(_all(maildir), (maildir / "tmp").glob("[0-9]*.*.body")):
+        at = body.name.partition(".")[0]
+        is_old = at.isdecimal() and time.time() - _UNUSED_SECONDS > int(at)
         if is_old and body.name not in used and not _is_needed(maildir, body.name):
             _remove(body)
 

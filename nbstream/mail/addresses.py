@@ -32,9 +32,9 @@ _KELVIN_SIGN = "\N{KELVIN SIGN}"
 
 _ATOM = r"[^\x00-\x20\x7f()<>@,;:\\\".\[\]]++"
 _AROUND = "<> \t\r\n"
-_ROUTE = re.compile(r'(?:[<>\s]*@[^:"]*+:)++')
+# Without possessive groups, which match wrongly within each other in Python 3.11.2; so is ``_WORDS``.
+_ROUTE = re.compile(r'(?:[<>\s]*@[^:"]*:)+')
 _DOT_ATOM = re.compile(rf"{_ATOM}(?:\.{_ATOM})*+")
-# Without possessive groups, which match wrongly within each other in Python 3.11.2.
 _WORDS = re.compile(r'(?:[^"\\]|\\.|"(?:[^"\\]|\\.)*")*', re.DOTALL)
 _QUOTING = re.compile(r'\\(.)|"', re.DOTALL)
 _QUOTED_CHARACTER = re.compile(r'["\\]')

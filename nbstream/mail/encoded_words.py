@@ -41,7 +41,8 @@ def decode_base64(text: bytes) -> bytes:
     contents: list[bytes] = []
     pieces: list[bytes] = []
     size = 0
-    for piece, padding in _BASE64_PIECE.findall(letters):
+    for match in _BASE64_PIECE.finditer(letters):
+        piece, padding = match.groups()
         pieces.append(piece)
         size += len(piece)
         if size % 4 > 1 and size % 4 + len(padding) >= 4:

@@ -206,7 +206,7 @@ class OwnModels:
         self._listed = ListedModels(client, index)
         self._untaught: OrderedDict[str, OwnCounts] = OrderedDict()
         self._epoch = 0
-        self._has_models = asyncio.Event()
+        self._is_wanted = asyncio.Event()
         self._signed: set[str] = set()
         self._has_said_incompatible = False
         self.loads = 0
@@ -238,7 +238,7 @@ class OwnModels:
 
     def untaught(self, name: str) -> OwnCounts | None:
         """Return empty counts for an own model that nobody has taught, and that takes no place; else None."""
-        self._has_models.set()
+        self._is_wanted.set()
         if self._listed.may_have(name):
             return None
         if name not in self._untaught:
@@ -303,7 +303,7 @@ class OwnModels:
                 self.drop(name)
                 self._cached[name] = counts
                 self._make_room()
-                self._has_models.set()
+                self._is_wanted.set()
             return counts
 
     def _end_load(self, name: str, task: asyncio.Task[OwnCounts]) -> None:
@@ -355,7 +355,7 @@ class OwnModels:
         while True:
             stop_if_cancelled()
             self._drop_idle()
-            await self._has_models.wait()
+            await self._is_wanted.wait()
             if not self._listed.is_known:
                 await self._listed.read()
             followed = self._followed()

@@ -18,6 +18,7 @@ from nbstream.mail.addresses import parse_address
 MAX_PATTERN_LENGTH = 320
 """The longest pattern: an address has at most 64 characters, an ``@`` and 255 characters (RFC 5321 4.5.3.1)."""
 
+_WILDCARD = re.compile(r"[*?]")
 _PATTERN_TEXT = re.compile(rf"[^\s<>\x00-\x1f\x7f]{{1,{MAX_PATTERN_LENGTH}}}")
 
 
@@ -36,6 +37,9 @@ class AddressPattern:
                 f"must be 1 to {MAX_PATTERN_LENGTH} characters of an address, "
                 "with * for any and ? for one character"
             )
+        domain = self.text.rpartition("@")[2]
+        if any(_WILDCARD.search(label) and not label.isascii() for label in domain.split(".")):
+            raise ValueError("must have no * or ? beside letters beyond ASCII: write that label in its ASCII form")
 
     def matches(self, address: str) -> bool:
         """Whether the pattern matches ``address``. The time is linear in its length times the number of ``*``."""

@@ -102,6 +102,17 @@ def parse_feedback_mail(
     counts_attachments = (
         carried.feedback_type is not None or is_written_to_us or not forwards.is_redirected(content)
     )
+    is_certain = carried.feedback_type is not None or is_written_to_us
+    if (
+        carried.messages
+        and counts_attachments
+        and not is_certain
+        and _own_ids(Message(content, reader.limits), reader.marks.own_field)
+    ):
+        raise FeedbackRefused(
+            "This mail was checked here and has a message attached: it cannot be told which of the two is meant; "
+            f"{_ATTACH_ADVICE}"
+        )
     if carried.messages and counts_attachments:
         if not all(map(bytes.strip, carried.messages)):
             raise FeedbackRefused("An attached message is empty, there is nothing to learn from")

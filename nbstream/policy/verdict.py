@@ -111,7 +111,7 @@ def decide_verdict(
         return Verdict.UNSURE, str(state)
     verdict, reason = _compare_thresholds(probability, thresholds)
     if is_discounted(probability, thresholds, state, full):
-        reason = f"{reason}; {UNLIKE_SPAM}"
+        verdict, reason = Verdict.UNSURE, f"{reason}; {UNLIKE_SPAM}"
     return verdict, f"{reason}; {thresholds.guarantee}" if thresholds.guarantee else reason
 
 

@@ -129,7 +129,9 @@ class UserTexts:
         if row.envelope is None:
             return row
         recipients, sender, subject = row.envelope.recipients, row.envelope.sender, row.envelope.subject
-        named = re.compile(rf"(?<![\w.+=-])(?:{'|'.join(map(re.escape, self.addresses))})(?![\w-])", re.IGNORECASE)
+        named = re.compile(
+            rf"(?<![\w.+=-])(?:{'|'.join(map(re.escape, self.addresses))})(?![\w-]|\.\w)", re.IGNORECASE
+        )
         his = list(filter(self.is_his, recipients))
         others = tuple(address for address in recipients if address not in his)
         if sender and (self.is_his(sender) or any(is_named_by_sender(address, sender) for address in his)):

@@ -2,10 +2,10 @@
 
 Rules (https://html.spec.whatwg.org/multipage/parsing.html#tokenization): a tag ends at the first ">" that is not
 in a quoted value; comments, bogus comments and doctypes end where the standard says; the content of raw text
-elements ends at their own end tag. What has no end before the end of the source is not shown, as in a browser.
-Every pattern here consumes what it has scanned, so no input costs more than its length. No tree is built, because
-the tree construction of HTML is quadratic in the depth of the nesting: a parser that follows it needed 325 s for
-1.5 MB of ``<div>``.
+elements ends at their own end tag, but within SVG and MathML all is markup. What has no end before the end of
+the source is not shown, as in a browser. Every pattern here consumes what it has scanned, so no input costs more
+than its length. No tree is built, because the tree construction of HTML is quadratic in the depth of the
+nesting: a parser that follows it needed 325 s for 1.5 MB of ``<div>``.
 
 Text on both sides of a tag is one word ("V<b></b>ia", "V<wbr>ia", "V<x-y>ia"), unless the element is a block, a
 line break or a form control. All text here is in lower case.
@@ -43,6 +43,10 @@ _RAW_ELEMENTS = frozenset(
     {"script", "style", "title", "iframe", "noembed", "noframes", "textarea", "xmp", "plaintext"}
 )
 _SHOWN_RAW_ELEMENTS = frozenset({"textarea", "xmp", "plaintext"})
+# Within these no element is raw text, and CDATA is text. Where they end can be told without a tree only about: at
+# their end tag, or at an element that breaks out of them. Longer is harmless: it shows the text of a style sheet.
+_FOREIGN_ELEMENTS = frozenset({"svg", "math"})
+_CDATA_START = "<![cdata["
 
 _SPACE = r"\t\n\f\r "
 # A name may begin with "=". A value without its closing quote goes to the end of the source.
@@ -112,9 +116,10 @@ def hiding_styles(source: str) -> list[str]:
 
 def _visible_pieces(source: str) -> Iterator[str]:
     written = 0  # what comes before this has been yielded
+    is_foreign = False
     start = source.find("<")
     while start >= 0:
-        end, piece = _markup_end(source, start)
+        end, piece, is_foreign = _markup_end(source, start, is_foreign)
         if end > start:
             yield source[written:start]
             yield piece
@@ -123,22 +128,30 @@ def _visible_pieces(source: str) -> Iterator[str]:
     yield source[written:]
 
 
-def _markup_end(source: str, start: int) -> tuple[int, str]:
-    """Return where the markup ends that the "<" at ``start`` begins, and what it shows.
+def _markup_end(source: str, start: int, is_foreign: bool) -> tuple[int, str, bool]:
+    """Return where the markup ends that the "<" at ``start`` begins, what it shows, and whether SVG follows it.
 
-    Where no markup begins there, the end is ``start``.
+    Where no markup begins there, the end is ``start``. ``is_foreign`` says whether the source here is SVG or
+    MathML; the third value says it for what follows.
     """
     tag = _TAG.match(source, start)
     if tag is None:
-        return _declaration_end(source, start), ""
+        if is_foreign and source.startswith(_CDATA_START, start):
+            return start + len(_CDATA_START), "", True
+        return _declaration_end(source, start), "", is_foreign
     is_end_tag, name = tag[1], tag[2]
     end = _tag_end(source, tag.end())
     separator = " " if name in BREAKING_ELEMENTS else ""
-    if is_end_tag or name not in _RAW_ELEMENTS or end == len(source):
-        return end, separator
+    if name in _FOREIGN_ELEMENTS:
+        return end, separator, not is_end_tag
+    is_raw = name in _RAW_ELEMENTS
+    if is_foreign and (is_raw or name not in BREAKING_ELEMENTS):
+        return end, separator, True
+    if is_end_tag or not is_raw or end == len(source):
+        return end, separator, False
     content_end = _raw_text_end(source, name, end)
     shown = source[end:content_end] if name in _SHOWN_RAW_ELEMENTS else ""
-    return content_end, f"{separator}{shown}"
+    return content_end, f"{separator}{shown}", False
 
 
 def _tag_end(source: str, place: int) -> int:

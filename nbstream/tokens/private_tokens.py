@@ -23,8 +23,8 @@ import numpy as np
 
 from nbstream.tokens.header_tokens import RAW_HEADER_PREFIX
 from nbstream.tokens.token_groups import (
+    NOVELTY_PRIVATE_PREFIXES,
     OTHER_PRIVATE_PREFIXES,
-    PRIVATE_PREFIXES,
     TEXT_PREFIXES,
     novelty_group,
 )
@@ -43,10 +43,10 @@ KEY_BYTES = 32
 _HASH_KEY_BYTES = 16
 _DIGEST_BYTES = 12
 _DIGEST_CHARACTERS = 16  # of base64: without padding, because 12 is a multiple of 3
-_MAX_NAME_BYTES = max(map(len, (*PRIVATE_PREFIXES, *OTHER_PRIVATE_PREFIXES))) + _DIGEST_CHARACTERS
+_MAX_NAME_BYTES = max(map(len, (*NOVELTY_PRIVATE_PREFIXES, *OTHER_PRIVATE_PREFIXES))) + _DIGEST_CHARACTERS
 _OUTPUT_BYTES = 1 << 16  # 2,000 tokens need less
 _TO_BASE64URL = bytes.maketrans(b"+/", b"-_")
-_NAME = re.compile(rb"(?:%s)[A-Za-z0-9_-]{16}" % b"|".join((*PRIVATE_PREFIXES, *OTHER_PRIVATE_PREFIXES)))
+_NAME = re.compile(rb"(?:%s)[A-Za-z0-9_-]{16}" % b"|".join((*NOVELTY_PRIVATE_PREFIXES, *OTHER_PRIVATE_PREFIXES)))
 
 
 def is_private(token: bytes) -> bool:
@@ -125,7 +125,7 @@ def _prefix(token: bytes) -> bytes:
         return b"body:#" if token.startswith(TEXT_PREFIXES) else b"url:#"
     group = novelty_group(token)
     if group is not None:
-        return PRIVATE_PREFIXES[group]
+        return NOVELTY_PRIVATE_PREFIXES[group]
     return b"subject:#" if token.startswith(TEXT_PREFIXES) else b"head:#"
 
 

@@ -44,7 +44,7 @@ _FORM_ASPECTS = ("shape", "local", "addresses", "length", "end", "capitals", "sp
 TEXT_PREFIXES = (b"body:", b"subject:")
 """What the tokens of words of body and subject begin with."""
 
-PRIVATE_PREFIXES = (b"type:#", b"from:#", b"date:#", b"field:#")
+NOVELTY_PRIVATE_PREFIXES = (b"type:#", b"from:#", b"date:#", b"field:#")
 """What the names of private tokens of each of ``NOVELTY_GROUPS`` begin with."""
 
 OTHER_PRIVATE_PREFIXES = (b"head:#", b"subject:#", b"body:#", b"url:#", b"raw:#")

@@ -98,7 +98,7 @@ def link_tokens(link: str) -> tuple[str, ...]:
     resolved = without_ignorable(resolve_character_references(link)).translate(_LEFT_OUT)
     scheme, _, rest = only_known(resolved).partition("://")
     authority, _, path = rest.lstrip("/").partition("/")
-    authority, question, query = authority.partition("?")
+    authority, question, query = authority.partition("#")[0].partition("?")
     user, at, host = authority.rpartition("@")
     host, _, port = host.partition(":") if not host.startswith("[") else (host, "", "")
     if not host.isascii():  # as a browser maps it: full-width letters and stops (Unicode Technical Standard 46)

@@ -100,3 +100,28 @@ def test_time_in_which_the_supervisor_itself_stood_still_is_no_silence(
         supervisor._turn()
 
     assert lives(process)
+
+
+def test_a_worker_that_was_heard_just_after_a_standstill_is_killed_when_it_hangs(
+    clock: Clock, process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    supervisor = supervise(process, tmp_path)
+    (worker,) = supervisor._workers
+
+    clock.now += 3600
+    worker.heard_at = clock.now  # its message was taken in by the turn that ends the standstill
+    for _ in range(int(SILENCE_SECONDS) + 1):
+        supervisor._turn()
+        clock.now += 1
+    supervisor._turn()
+
+    assert process.wait(10) == -9
+
+
+def test_signals_that_ask_for_a_reload_wait_as_one(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    supervisor = supervise(process, tmp_path)
+
+    for _ in range(100):
+        supervisor.reload()
+
+    assert len(supervisor._requests) == 2  # the one that may be under way, and one that reads what came since

@@ -31,9 +31,19 @@ def part(content: bytes, *recipients: str, message_id: str = "a" * 24) -> Quaran
 
 def disk_bytes(folder: pathlib.Path) -> int:
     """What the files take: a file with several names counts once."""
+    return sum(file_sizes(folder).values())
+
+
+def counted_bytes(folder: pathlib.Path) -> int:
+    """What the files count: those of messages in blocks, those of bodies in bytes."""
+    of_bodies = file_sizes(folder / "bodies")
     return sum(
-        {status.st_ino: status.st_size for p in folder.rglob("*") if p.is_file() for status in [p.stat()]}.values()
+        size if inode in of_bodies else -(-size // 4096) * 4096 for inode, size in file_sizes(folder).items()
     )
+
+
+def file_sizes(folder: pathlib.Path) -> dict[int, int]:
+    return {status.st_ino: status.st_size for p in folder.rglob("*") if p.is_file() for status in [p.stat()]}
 
 
 def bodies(folder: pathlib.Path) -> list[pathlib.Path]:
@@ -134,7 +144,7 @@ async def test_a_failure_leaves_neither_message_nor_body(
     monkeypatch.undo()
 
     assert disk_bytes(tmp_path) == before
-    assert folder.usage().total == before
+    assert folder.usage().total == counted_bytes(tmp_path)
 
 
 _WRITE_AND_REMOVE = """
@@ -198,7 +208,7 @@ async def test_a_message_without_room_in_all_is_put_off_and_nothing_that_waits_i
 
     assert folder.messages() == before
     assert len(refusals) == 1
-    assert folder.usage().total == disk_bytes(tmp_path)
+    assert folder.usage().total == counted_bytes(tmp_path)
     quarantine.remove(before[1])
     assert await Quarantine(tmp_path, section).write([part(others[2], "cid@example.org")]) is None
 
@@ -214,7 +224,7 @@ async def test_a_message_without_room_for_one_of_its_users_is_put_off_for_all_sp
     for recipients in (["ANN@example.org"], ["bob@example.org", "ann@example.org"]):
         assert await folder.write([part(LARGE, *recipients)]) == NO_ROOM
     assert await folder.write([part(LARGE, "bob@example.org")]) is None
-    assert folder.usage() == QuarantineUsage(disk_bytes(tmp_path), folder.usage().largest_user)
+    assert folder.usage() == QuarantineUsage(counted_bytes(tmp_path), folder.usage().largest_user)
     assert 2 * len(LARGE) < folder.usage().largest_user < 3_000_000
 
 
@@ -234,7 +244,45 @@ async def test_the_room_is_counted_again_by_whoever_opens_the_quarantine(tmp_pat
     assert await folder.write([part(SMALL, "ann@example.org")]) is None
 
     assert Quarantine(tmp_path).usage() == folder.usage()
-    assert folder.usage().total == disk_bytes(tmp_path)
+    assert folder.usage().total == counted_bytes(tmp_path)
     for message in folder.messages():
         quarantine.remove(message)
     assert Quarantine(tmp_path).usage() == folder.usage() == QuarantineUsage(0, 0)
+
+
+async def test_a_body_whose_folder_is_removed_meanwhile_is_written_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, calls = pathlib.Path.rename, iter(range(9))
+
+    def lose_the_folder(draft: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
+        if draft.name.endswith(".body") and next(calls) == 0:
+            target.parent.rmdir()
+        return rename(draft, target)
+
+    monkeypatch.setattr(pathlib.Path, "rename", lose_the_folder)
+    folder = Quarantine(tmp_path)
+
+    assert await folder.write([part(LARGE, "ann@example.org")]) is None
+    assert [content_of(message) for message in folder.messages()] == [LARGE]
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+async def test_a_foreign_file_among_the_bodies_stays_and_hinders_nothing(tmp_path: pathlib.Path) -> None:
+    folder = Quarantine(tmp_path)
+    assert await folder.write([part(LARGE, "ann@example.org")]) is None
+    foreign = [tmp_path / "tmp" / "x.body", tmp_path / "bodies" / "d" / "1a.b"]
+    for path in foreign:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+
+    assert folder.remove_expired(30).problem == ""
+    assert all(path.exists() for path in foreign)
+
+
+async def test_small_messages_take_a_block_each_so_the_room_bounds_their_number(tmp_path: pathlib.Path) -> None:
+    folder = Quarantine(tmp_path, QuarantineSettings(max_bytes=3 * 4096))
+
+    replies = [await folder.write([part(SMALL, "ann@example.org")]) for _ in range(5)]
+
+    assert replies == [None, None, None, NO_ROOM, NO_ROOM]

@@ -50,10 +50,10 @@ async def test_the_room_of_the_quarantine_in_all_and_for_the_user_with_most(tmp_
 
     what = the(await examine_machine(make_site(tmp_path)), machine.QUARANTINE).what
     assert what == (
-        "The messages in the quarantine take 20.6 kB of 4.29 GB, those of the user with most 20.6 kB of 537 MB."
+        "The messages in the quarantine take 24.6 kB of 4.29 GB, those of the user with most 24.6 kB of 537 MB."
     )
     short = make_site(tmp_path, "quarantine: {max_bytes: null, max_user_bytes: 25000}\n")
-    assert "20.6 kB of no limit" in the(await examine_machine(short), machine.QUARANTINE_SHORT).what
+    assert "24.6 kB of no limit" in the(await examine_machine(short), machine.QUARANTINE_SHORT).what
     the(await examine_machine(make_site(tmp_path, "quarantine: {max_bytes: 20000}\n")), machine.QUARANTINE_FULL)
 
 

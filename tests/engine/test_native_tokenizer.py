@@ -197,6 +197,14 @@ def test_no_text_makes_python_do_more_than_decode_each_part_once(
     assert sum(size for _, size in questions) <= len(costly.raw)
 
 
+@pytest.mark.parametrize("text", [b"a== \r\nb", b"a== \t\r\nb", b"a=== \r\nb", b"a= \r\nb", b"a==\r\nb", b"a== b"])
+def test_blanks_behind_equals_signs_are_read_alike(without_python: NativeTokenizer, text: bytes) -> None:
+    header = b"From: a@x.example\r\nContent-Transfer-Encoding: quoted-printable\r\nContent-Type: "
+    contents = (header + content_type + b"\r\n\r\n" + text for content_type in (b"text/plain", b"image/png"))
+
+    assert differing(without_python, [Message.parse(content) for content in contents]) == []
+
+
 def test_a_message_that_the_library_hands_back_is_taken_apart_by_python(native: NativeTokenizer) -> None:
     raw = message([("Content-Type", "text/html; charset=utf-8")], "<b\u1c89>")
     assert differing(native, [Message.parse(raw), Message.parse("Content-Type: é\r\n\r\nx".encode())]) == []

@@ -93,6 +93,14 @@ def test_a_redirected_message_is_itself_whatever_its_sender_has_attached(kind: s
     assert read(raw) == FeedbackContent((raw,))
 
 
+def test_a_checked_mail_with_a_message_attached_that_was_not_written_to_us_is_refused() -> None:
+    """A mail server that redirects adds no field: else spam would teach what its sender has attached."""
+    spam = multipart("mixed", RFC822).replace(f"To: {SPAM}", "To: ann@example.org")
+
+    assert "it cannot be told which of the two is meant" in refusal(f"{OWN}{OTHER}\r\n{spam}")
+    assert read(f"{OWN}{OTHER}\r\n{multipart('mixed', RFC822)}") == FeedbackContent((INNER.encode(),))
+
+
 def test_a_forward_or_a_report_that_is_redirected_is_still_one() -> None:
     seen_by_abuse = report("abuse", RFC822).replace(f"To: {SPAM}", "To: abuse@example.org")
 

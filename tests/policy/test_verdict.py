@@ -67,3 +67,10 @@ def test_an_unsure_message_is_not_shown_with_the_probability_of_spam() -> None:
     assert shorten_probability(0.9896, 3) == "0.989"
     assert shorten_probability(0.4999, 3) == "0.499"
     assert shorten_probability(1e-9, 3) == "0.000"
+
+
+def test_what_is_unlike_learned_spam_is_unsure_whatever_the_threshold_for_that() -> None:
+    verdict, reason = decide_verdict(0.5, Thresholds(unsure=0.9), READY, 0.9999)
+
+    assert verdict is Verdict.UNSURE
+    assert reason.endswith("; unlike learned spam")

@@ -27,6 +27,27 @@ def test_what_is_not_seen_is_left_out() -> None:
     assert visible_text(source).split() == ["seen"]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<svg><style><p>cheap pills now</p>",
+        "<svg><script><p>cheap pills now</p>",
+        "<math><style><div>cheap pills now",
+        "<math><title/><p>cheap pills now",
+        "<svg><style/></svg><p>cheap pills now",
+        "<svg><text><![cdata[cheap pills now]]></text></svg>",
+        "<svg/><p>cheap pills now",
+    ],
+)
+def test_within_svg_and_mathml_no_element_hides_text(source: str) -> None:
+    assert {"cheap", "pills"} <= set(visible_text(source).split())
+
+
+def test_behind_svg_a_style_sheet_is_one_again() -> None:
+    assert visible_text("<svg><circle/></svg><style>p {x}</style>seen").split() == ["seen"]
+    assert visible_text("<svg><circle/><p>one<style>p {x}</style>seen").split() == ["oneseen"]
+
+
 def test_entities_are_resolved() -> None:
     assert visible_text("a&amp;b &#99;&nbsp;d") == "a&b c\xa0d"
 

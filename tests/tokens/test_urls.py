@@ -92,6 +92,8 @@ def test_an_address_brings_its_prefixes() -> None:
     [
         ("http://192.0.2.7/x", "url.host:address"),
         ("http://user:secret@x.example/", "url.user:1"),
+        ("http://evil.example#a@good.example", "url:evil.example"),
+        ("http://evil.example?a@good.example", "url:evil.example"),
         ("http://x.example:8080/", "url.port:8080"),
         ("https://x.example/", "url.scheme:https"),
         ("http://x.example/order/now.php", "url.path:order"),

@@ -125,7 +125,11 @@ pub fn decode_quoted_printable(text: &[u8], is_header: bool) -> Vec<u8> {
             }
             [b'=', after @ ..] => {
                 content.push(b'=');
-                after
+                if !is_header && is_soft_break(after) {
+                    &after[find_byte(after, b'\r').unwrap_or(0)..]
+                } else {
+                    after
+                }
             }
             [high, low, after @ ..] => match (hexadecimal(*high), hexadecimal(*low)) {
                 (Some(high), Some(low)) => {

@@ -51,6 +51,13 @@ fn is_raw_shown(name: &[u8]) -> Option<bool> {
     }
 }
 
+/// Within these no element is raw text, and CDATA is text: see `nbstream/tokens/html.py`.
+fn is_foreign_element(name: &[u8]) -> bool {
+    matches!(name, b"svg" | b"math")
+}
+
+const CDATA_START: &[u8] = b"<![cdata[";
+
 /// Returns the text of an HTML source (lower case) that is in no tag, comment, script or style sheet.
 pub fn visible_text<'a>(source: &'a str, references: &mut References) -> Cow<'a, str> {
     match without_markup(source) {
@@ -105,9 +112,11 @@ fn without_markup(source: &str) -> Cow<'_, str> {
     let mut text = String::new();
     let mut written = 0; // what comes before this is in `text`
     let mut start = 0;
+    let mut is_foreign = false;
     while let Some(at) = bytes::find_byte(&content[start..], b'<') {
         start += at;
-        let markup = markup_at(content, start);
+        let markup = markup_at(content, start, is_foreign);
+        is_foreign = markup.is_foreign;
         if markup.end == start {
             start += 1;
             continue;
@@ -136,13 +145,16 @@ struct Markup {
     is_breaking: bool,
     shown_start: usize,
     shown_end: usize,
+    /// Whether what follows is SVG or MathML.
+    is_foreign: bool,
 }
 
 /// Returns the markup that the "<" at `start` begins; where it begins none, it ends at `start`.
-fn markup_at(content: &[u8], start: usize) -> Markup {
+fn markup_at(content: &[u8], start: usize, is_foreign: bool) -> Markup {
     let hidden = |end| Markup {
         end,
         is_breaking: false,
+        is_foreign,
         shown_start: end,
         shown_end: end,
     };
@@ -152,6 +164,9 @@ fn markup_at(content: &[u8], start: usize) -> Markup {
         .get(name_start)
         .map_or(false, u8::is_ascii_lowercase)
     {
+        if is_foreign && content[start..].starts_with(CDATA_START) {
+            return hidden(start + CDATA_START.len());
+        }
         return hidden(declaration_end(content, start));
     }
     let is_in_name = |byte: &&u8| !is_space(**byte) && !matches!(byte, b'/' | b'>');
@@ -160,10 +175,19 @@ fn markup_at(content: &[u8], start: usize) -> Markup {
     let tag_end = tag_end(content, name_end);
     let mut markup = hidden(tag_end);
     markup.is_breaking = is_breaking(name);
+    if is_foreign_element(name) {
+        markup.is_foreign = !is_end_tag;
+        return markup;
+    }
+    let raw = is_raw_shown(name);
+    if is_foreign && (raw.is_some() || !markup.is_breaking) {
+        return markup;
+    }
+    markup.is_foreign = false;
     if is_end_tag || tag_end == content.len() {
         return markup;
     }
-    if let Some(is_shown) = is_raw_shown(name) {
+    if let Some(is_shown) = raw {
         markup.end = raw_text_end(content, name, tag_end);
         if is_shown {
             markup.shown_end = markup.end;

@@ -206,7 +206,7 @@ fn push_ascii_link_tokens(tokens: &mut TokenList, link: &[u8]) -> bool {
     let rest = link.get(scheme_end + 3..).unwrap_or_default();
     let rest = &rest[rest.iter().take_while(|byte| **byte == b'/').count()..];
     let (authority, path) = ascii::partition(rest, b'/');
-    let (authority, query) = ascii::partition(authority, b'?');
+    let (authority, query) = ascii::partition(ascii::partition(authority, b'#').0, b'?');
     let (user, host) = ascii::rpartition(authority, b'@');
     let (host, port) = match host.first() {
         Some(b'[') => (host, None),

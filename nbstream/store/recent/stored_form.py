@@ -116,6 +116,7 @@ def _decompress_frame(packed: bytes, content_size: int) -> tuple[bytes, bytes]:
 # time, P(spam), score, prior, bytes of JSON, number of clues that are tokens, bytes of a count
 _HEAD_STRUCT = struct.Struct("<4dIIB")
 _MAX_COUNT = 1 << 63
+_MAX_NATS = 1e9  # more than any score, or any number of standard deviations
 _ENCODE_JSON = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -150,13 +151,17 @@ def _read_discount(line: bytes) -> tuple[float, Discount | None]:
     if not line:
         return 0.0, None
     full_probability, log_odds, full_log_odds, deviations, *tokens = json.loads(line)
-    if not all(map(math.isfinite, (full_probability, log_odds, full_log_odds, deviations))):
-        raise ValueError("no number")
-    if len(tokens) != 2 * len(NOVELTY_GROUPS) or not all(
-        isinstance(n, int) and 0 <= n < _MAX_COUNT for n in tokens
+    numbers = full_probability, log_odds, full_log_odds, deviations
+    if not all(isinstance(number, int | float) for number in numbers) or not (
+        0 <= full_probability <= 1 and 0 <= log_odds <= full_log_odds <= _MAX_NATS and 0 <= deviations <= _MAX_NATS
+    ):
+        raise ValueError("no discount")
+    groups = GroupTokens(tuple(tokens[: len(NOVELTY_GROUPS)]), tuple(tokens[len(NOVELTY_GROUPS) :]))
+    if len(groups.in_spam) != len(NOVELTY_GROUPS) or not all(
+        isinstance(present, int) and isinstance(in_spam, int) and 0 <= in_spam <= present < _MAX_COUNT
+        for present, in_spam in zip(*groups, strict=True)
     ):
         raise ValueError("no tokens of groups")
-    groups = GroupTokens(tuple(tokens[: len(NOVELTY_GROUPS)]), tuple(tokens[len(NOVELTY_GROUPS) :]))
     return full_probability, Discount(log_odds, full_log_odds, deviations, groups)
 
 

@@ -247,7 +247,7 @@ async def _commit_all(
     on_step: Callable[[], Awaitable[None]],
     before_commit: Callable[[Model], Awaitable[object]] | None,
 ) -> None:
-    """Commit the imports; the error says which models are there then and which are not, where some are."""
+    """Commit the imports; the error says which models are there then, which are not, and at which one it ended."""
     try:
         for each in reversed(imports):  # whoever repeats it after a kill comes to the model in the middle first
             if before_commit:
@@ -257,11 +257,12 @@ async def _commit_all(
         done = [each.model.keys.log_name for each in imports if each.is_committed]
         if not done:
             raise
-        others = [each.model.keys.log_name for each in imports if not each.is_committed]
+        doubtful, *others = [each.model.keys.log_name for each in reversed(imports) if not each.is_committed]
         kind, text = (
             (type(error), error) if isinstance(error, NbstreamError) else (StoreUnavailable, "interrupted")
         )
-        raise kind(f"{text}. Imported as a whole: {_listed(done)}. Not imported: {_listed(others)}") from error
+        text = f"{text}. Imported as a whole: {_listed(done)}. Perhaps imported, if no answer came: {doubtful}"
+        raise kind(f"{text}. Not imported: {_listed(others)}" if others else text) from error
 
 
 def _listed(names: list[str]) -> str:

@@ -182,6 +182,16 @@ def test_a_row_of_a_message_to_others_names_the_user_nowhere(
     assert b"bob" in value
 
 
+def test_an_address_that_only_begins_like_that_of_the_user_stays(site: Taught) -> None:
+    other = f"{ANN}.uk"
+    remember(site, "a" * 24, BOB, subject=f"from {other}", header_from=f"Annabel <{other}>")
+
+    site("forget-user", ANN, "--yes")
+
+    (value,) = (value for key, value in dump(site).items() if b":row:" in key)
+    assert value.count(other.encode()) == 2
+
+
 def test_whoever_else_got_a_message_still_finds_it(site: Taught) -> None:
     """A row keeps the indices of the others, also that of the user behind an address with a detail."""
     remember(site, "a" * 24, ANN, "bob+shop@example.org")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import struct
 from dataclasses import replace
@@ -42,7 +43,13 @@ CLUES = st.lists(
     unique_by=lambda clue: clue.token,
 ).map(lambda clues: tuple(sorted(clues, key=lambda clue: (-abs(clue.log_ratio), clue.token))))
 GROUPS = st.tuples(*[st.integers(0, 2000)] * 4)
-DISCOUNTS = st.none() | st.builds(Discount, FINITE, FINITE, FINITE, st.builds(GroupTokens, GROUPS, GROUPS))
+DISCOUNTS = st.none() | st.builds(
+    lambda left, more, deviations, known, new: Discount(
+        left, left + more, deviations, GroupTokens(tuple(map(sum, zip(known, new, strict=True))), known)
+    ),
+    *[st.floats(0, 1e6)] * 3,
+    *[GROUPS] * 2,
+)
 EXPLANATIONS = st.builds(
     Explanation,
     at=st.floats(0, 4e9),
@@ -140,3 +147,31 @@ def test_an_explanation_of_another_message_is_refused() -> None:
 def test_what_no_check_gives_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(StoreIncompatible):
         unpack_explanation(pack_explanation(replace(ONE, **changes), TOKENS), TOKENS)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" + "1" * 400 + ",0,0,0,0,0,0,0,0,0,0,0]",
+        "[7,0,0,0,0,0,0,0,0,0,0,0]",
+        "[1,3,2,0,0,0,0,0,0,0,0,0]",
+        "[1,-1.7e308,1.7e308,1,0,0,0,0,0,0,0,0]",
+        "[1,1,2,-3,0,0,0,0,0,0,0,0]",
+        "[1,1,2,1,0,0,0,0,1,0,0,0]",
+        "[1,1,2,1,0,0,0,0,0,0,0]",
+        "[1,1,2,NaN,0,0,0,0,0,0,0,0]",
+        '["1",1,2,1,0,0,0,0,0,0,0,0]',
+        "{}",
+    ],
+)
+def test_a_discount_that_no_check_has_is_refused(line: str) -> None:
+    discount = Discount(1.0, 2.0, 1.0, GroupTokens())
+    packed = pack_explanation(replace(ONE, discount=discount, full_probability=1.0), TOKENS)
+    written = json.dumps([1.0, 1.0, 2.0, 1.0, *[0] * 8], separators=(",", ":")).encode()
+    head = struct.Struct("<4dIIB")
+    *numbers, length, clues, width = head.unpack_from(packed)
+    assert packed.count(written) == 1
+    changed = packed[head.size :].replace(written, line.encode())
+
+    with pytest.raises(StoreIncompatible):
+        unpack_explanation(head.pack(*numbers, length + len(line) - len(written), clues, width) + changed, TOKENS)
