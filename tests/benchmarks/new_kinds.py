@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
@@ -48,7 +49,7 @@ CORPORA = (TREC, TREC_B, SPAMASSASSIN, LISTS, EVERYDAY)
 LABELS = (0, 1, 3, 10, 30)
 """After how many labels of the kind the model is tested."""
 
-FILTERS = ("nbstream", "without the discount", "bogofilter")
+FILTERS = ("nbstream", "without the discount", "bogofilter", "SpamAssassin")
 FAMILIES = {
     "bulk": "HTML ham that is no list mail",
     "lists": "mail of lists",
@@ -76,6 +77,8 @@ _DOMAINS, _MIN_OF_DOMAIN = 60, 4
 _SOURCES = 4
 _RESAMPLES = 2000
 _LIST_FIELDS = frozenset(("list-id", "list-post", "mailing-list", "x-mailing-list"))
+_SPAMASSASSIN_BAYES = Path(__file__).with_name("spamassassin_bayes.pl")
+_BAYES_99 = 0.99
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 
 TEXT = f"""\
@@ -85,8 +88,8 @@ One kind of ham is left out of what is taught, and then tested: at most {_TESTED
 spam. Labels: how many ham of the kind were taught after that. Lost: ham called spam; missed: spam not called spam,
 in percent, as means over the members of a family, with the interval of 95 % of a bootstrap over the members in
 brackets. Without the discount: the same model where mail unlike learned spam is treated like any other. bogofilter
-learns the same messages, and has its default thresholds. A member with few ham of its kind has no row for many
-labels.
+and SpamAssassin's Bayes alone learn the same messages; bogofilter has its default thresholds, and of SpamAssassin
+spam is what gets BAYES_99, P of 0.99 and more. A member with few ham of its kind has no row for many labels.
 
 """
 
@@ -164,7 +167,7 @@ def section(indexes: Mapping[str, Path]) -> str:
             )
     heads = "left out | members | labels | " + " | ".join(f"{name}: lost | missed" for name in FILTERS)
     left_out = [f"Skipped, because it is not there: {name}.\n" for name in CORPORA if name not in indexes]
-    left_out += [] if find_bogofilter() else ["Skipped, because it is not installed: bogofilter.\n"]
+    left_out += [f"Skipped, because it is not installed: {name}.\n" for name in PEERS if not is_installed(name)]
     return "\n".join([TEXT + table(heads, rows(outcomes)), *left_out])
 
 
@@ -287,25 +290,30 @@ def _tested(family: str, name: str, taught: Corpus, tested: Corpus) -> Member | 
 
 def measure(member: Member) -> list[Outcome]:
     """Teach and test one member, and return its outcomes in the order of ``LABELS``."""
-    with tempfile.TemporaryDirectory() as folder:
-        other = Bogofilter(Path(folder)) if find_bogofilter() else None
-        return asyncio.run(_measure(member, other))
+    with ExitStack() as stack:
+        folders = {
+            name: stack.enter_context(tempfile.TemporaryDirectory()) for name in PEERS if is_installed(name)
+        }
+        others = {
+            name: stack.enter_context(closing(PEERS[name](Path(folder)))) for name, folder in folders.items()
+        }
+        return asyncio.run(_measure(member, others))
 
 
-async def _measure(member: Member, other: Bogofilter | None) -> list[Outcome]:
+async def _measure(member: Member, others: Mapping[str, Bogofilter | SpamAssassin]) -> list[Outcome]:
     outcomes, done = [], 0
     spam_filter = _make_filter()
     await _learn(spam_filter, member.taught)
-    if other:
+    for other in others.values():
         other.learn(member.taught)
     for level in member.levels:
         new = member.labelled[done:level]
         await _learn(spam_filter, new)
         ours = [await _called_spam(spam_filter, mails) for mails in (member.ham, member.spam)]
         rates = {name: _rates(*(called[i] for called in ours)) for i, name in enumerate(FILTERS[:2])}
-        if other:
+        for name, other in others.items():
             other.learn(new)
-            rates[FILTERS[2]] = _rates(*(other.called_spam(mails) for mails in (member.ham, member.spam)))
+            rates[name] = _rates(*(other.called_spam(mails) for mails in (member.ham, member.spam)))
         outcomes.append(Outcome(member.family, level, rates))
         done = level
     return outcomes
@@ -354,11 +362,6 @@ def _tokenize(path: str) -> TokenizedMessage:
     return TokenizedMessage(taken.key, taken.tokens)
 
 
-def find_bogofilter() -> str | None:
-    """Return where bogofilter is installed, None where it is not."""
-    return shutil.which("bogofilter")
-
-
 class Bogofilter:
     """bogofilter with a word list in a folder, without configuration files."""
 
@@ -379,11 +382,60 @@ class Bogofilter:
         """Run it over messages; raises ``RuntimeError`` if it fails."""
         if not paths:
             return ""
-        command = [find_bogofilter() or "", "-C", "-d", str(self._folder), option, "-b"]
+        command = ["bogofilter", "-C", "-d", str(self._folder), option, "-b"]
         done = subprocess.run(command, input="\n".join(paths), capture_output=True, text=True, check=False)
         if done.returncode > 2:  # 0 to 2 say spam, ham and unsure
             raise RuntimeError(f"bogofilter {option}: {done.stderr}")
         return done.stdout
+
+    def close(self) -> None:
+        """Do nothing: no process is left."""
+
+
+class SpamAssassin:
+    """SpamAssassin's Bayes alone in a process of its own, with its database in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        command = ["perl", str(_SPAMASSASSIN_BAYES), str(folder)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
+    def learn(self, mails: Corpus) -> None:
+        """Learn the messages."""
+        for mail in mails:
+            self._ask(f"{mail.label} {mail.path}")
+
+    def called_spam(self, mails: Corpus) -> list[bool]:
+        """Return which messages get BAYES_99."""
+        answers = [self._ask(f"check {mail.path}") for mail in mails]
+        return [answer != "none" and float(answer) >= _BAYES_99 for answer in answers]
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+    def _ask(self, line: str) -> str:
+        """Return the answer to a line; raises ``RuntimeError`` if the process ended."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline().strip()
+        if not answer:
+            raise RuntimeError(f"SpamAssassin ended at {line}")
+        return answer
+
+
+PEERS: Mapping[str, Callable[[Path], Bogofilter | SpamAssassin]] = {
+    "bogofilter": Bogofilter, "SpamAssassin": SpamAssassin,
+}  # fmt: skip
+_PROGRAMS = {"bogofilter": "bogofilter", "SpamAssassin": "sa-learn"}
+
+
+def is_installed(name: str) -> bool:
+    """Return whether the filter of this name is installed."""
+    return shutil.which(_PROGRAMS[name]) is not None
 
 
 def rows(outcomes: Iterable[Outcome]) -> Iterator[Sequence[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -46,17 +47,17 @@ def test_families_are_measured_and_what_is_missing_is_said(
 ) -> None:
     write_everyday_mail(tmp_path, 400)
     monkeypatch.setattr(sys, "argv", ["accuracy", str(tmp_path), "new-kinds"])
-    monkeypatch.setenv("PATH", str(tmp_path))  # there is no bogofilter
+    monkeypatch.setenv("PATH", str(tmp_path))  # there is no other filter
 
     accuracy.main()
 
     out, err = capsys.readouterr()
     table = [cells(line) for line in out.splitlines() if line.startswith("| comm")]
     assert [row[1:3] for row in table] == [["2", "0"], ["2", "1"], ["2", "3"], ["2", "10"]]
-    assert all(cell == "-" for row in table for cell in row[-2:])
+    assert all(cell == "-" for row in table for cell in row[-4:])
     assert all("(" in cell for row in table for cell in row[3:7])
     assert "Skipped, because it is not there: trec07p-20k.\n" in out
-    assert out.endswith("Skipped, because it is not installed: bogofilter.\n\n")
+    assert all(f"Skipped, because it is not installed: {name}.\n" in out for name in new_kinds.PEERS)
     assert f"skipped, because {tmp_path} has no lists-2019-2022.tar.xz: its kinds\n" in err
     assert "4 of 4, " in err
 
@@ -99,21 +100,22 @@ def test_a_family_is_the_mean_of_its_members_with_an_interval_over_them() -> Non
         "8.0 (8.0 to 8.0)",
         "50.0 (50.0 to 50.0)",
         "1.0 (1.0 to 1.0)",
-        "-",
-        "-",
+        *["-"] * 4,
     )
 
 
-@pytest.mark.skipif(not new_kinds.find_bogofilter(), reason="bogofilter is not installed")
-def test_bogofilter_learns_and_judges_the_same_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", new_kinds.PEERS)
+def test_a_peer_learns_and_judges_the_same_files(name: str, tmp_path: Path) -> None:
+    if not new_kinds.is_installed(name):
+        pytest.skip(f"{name} is not installed")
     write_everyday_mail(tmp_path, 200)
     corpus = new_kinds.read_corpus(tmp_path / EVERYDAY / "index.tsv")
     (tmp_path / "words").mkdir()
-    bogofilter = new_kinds.Bogofilter(tmp_path / "words")
 
-    bogofilter.learn(corpus)
+    with closing(new_kinds.PEERS[name](tmp_path / "words")) as peer:
+        peer.learn(corpus)
+        called_spam = peer.called_spam(corpus)
 
-    called_spam = bogofilter.called_spam(corpus)
     assert len(called_spam) == len(corpus)
     assert any(called_spam)
     assert not any(called for called, mail in zip(called_spam, corpus, strict=True) if mail.is_ham)
