@@ -103,22 +103,6 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     return filter_.Filter(parts, make_filter_policy(settings))
 
 
-def make_scorer(
-    settings: Settings,
-    counts: filter_.CountSource,
-    policy: filter_.FilterPolicy | None = None,
-    autolearned_counts: filter_.CountSource | None = None,
-) -> Scorer:
-    """Return what scores as the filter does over other counts, by the policy of the settings or by ``policy``."""
-    return Scorer(
-        classifier.Classifier(),
-        calibration.Calibration(),
-        counts,
-        policy or make_filter_policy(settings),
-        autolearned_counts=autolearned_counts,
-    )
-
-
 @asynccontextmanager
 async def open_one_shot_filter(
     settings: Settings, *, sign: bool = False, user: str | None = None, reads_messages: bool = False
@@ -177,4 +161,6 @@ def make_autolearner(
     ``report_outcome`` is called with the label and the outcome of each lesson.
     """
     assert settings.autolearn is not None
-    return Autolearner(people, layer, make_scorer(settings, counts), settings.autolearn, report_outcome)
+    policy = make_filter_policy(settings)
+    scorer = Scorer(classifier.Classifier(), calibration.Calibration(), counts, policy)
+    return Autolearner(people, layer, scorer, settings.autolearn, report_outcome)

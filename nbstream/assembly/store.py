@@ -27,7 +27,6 @@ from nbstream.store.model.model import Model, temporary_model, temporary_name
 from nbstream.store.private_key import read_or_make_key
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.message_rows import normalize_address
-from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.store.transfer import archive
 from nbstream.store.user_labels import UserLabels
@@ -291,11 +290,6 @@ def make_recent_messages(
     return RecentMessages(model.client, model.keys, memory, report_dropped, accepted, rows=rows, user_of=user_of)
 
 
-def make_row_search(settings: Settings, model: Model) -> RowSearch:
-    """Return what finds the model's checked messages for the page."""
-    return RowSearch(model.client, model.keys, settings.memory.hours * 3600)
-
-
 @asynccontextmanager
 async def open_sender_lists(settings: Settings) -> AsyncIterator[StoredSenderLists]:
     """Open the sender lists that are stored beside the model.
@@ -330,6 +324,3 @@ async def open_temporary_model(settings: Settings, purpose: str) -> AsyncIterato
         temporary_model(clients.client, name, ledger_seconds) as model,
     ):
         yield model
-
-
-# The engine that takes messages apart and scores them, from settings.

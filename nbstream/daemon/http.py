@@ -1,58 +1,81 @@
-"""The HTTP listener and the one for metrics: their routes, who may use them, and their entries in the table.
+"""What the HTTP listener and the one for metrics serve, made of the parts of the process: routes and pages.
 
-They stand here and not in the room of the protocol, because they show what stands above it: health, the model
-and the page.
+It stands here and not in the room of the protocol, because it shows what stands above it: health, the model and
+the pages. It is imported where such a listener is made: in all commands, Jinja2 is not loaded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.daemon.health import HealthCheck, find_kind
+from nbstream.bayes.clues import TokenClues
+from nbstream.daemon.health import HealthCheck
 from nbstream.daemon.model_lookups import ModelLookups
+from nbstream.link_page.server import LinkMetrics, LinkPageParts, LinkPages
+from nbstream.link_page.texts import TEXTS as LINK_TEXTS
 from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener, health_routes, metrics_route
-from nbstream.listeners.http.probe import probe_http, probe_metrics
 from nbstream.listeners.rspamd.api import RspamdApi
-from nbstream.server.listener import ListenerContext, ListenerEntry
-from nbstream.store.logins import AttemptCounts, LoginKeys
+from nbstream.page.activity import ActivityRecorder
+from nbstream.page.forms import MAX_FORM_BYTES
+from nbstream.page.lists_view import ListsView
+from nbstream.page.login import LoginPages, PageSessions
+from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
+from nbstream.page.messages_view import MessagesView, known_rows
+from nbstream.page.metrics import PageMetrics
+from nbstream.page.now_view import DaemonFindings, NowView
+from nbstream.page.quarantine_view import PageQuarantine, QuarantineView
+from nbstream.page.rendering import PageRenderer
+from nbstream.page.requests import ADMIN_AREA
+from nbstream.page.server import PageServer
+from nbstream.page.static_files import load_static_files
+from nbstream.page.teaching_view import TeachingView
+from nbstream.page.thresholds_view import ThresholdsView
+from nbstream.page.tokens_view import TokensView
+from nbstream.page.undo_view import UndoView
+from nbstream.policy.lesson_source import user_of_actor
+from nbstream.server.message_service import MessageHandler
+from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
+from nbstream.store.model.history import RecentChanges
+from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
+from nbstream.store.recent.row_search import RowSearch
+from nbstream.store.sender_lists import StoredSenderLists
+from nbstream.user_page import views as user_views
+from nbstream.user_page.login import USER_AREA, LoginParts, UserLogin, UserPageMetrics, UserSessions
+from nbstream.user_page.own_mail import OwnExplanation, OwnMail, OwnMailParts
+from nbstream.user_page.texts import TEXTS as USER_TEXTS
+from nbstream.users.held_mail import HeldMail, HeldMailParts
+from nbstream.users.links import LinkKeys
+from nbstream.users.login_servers import make_login_server
+from nbstream.users.preferences import UserPreferences
+from nbstream.users.teacher import DIGEST_SOURCE, USER_PAGE_SOURCE, UserTeacher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Mapping
 
-    from nbstream.config import Settings
-    from nbstream.daemon.parts import ServerParts
-    from nbstream.findings import Finding
+    from nbstream.daemon.parts import HttpContext
     from nbstream.listeners.http.listener import SubApplication
-    from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
-    from nbstream.server.probe import Conversation
+    from nbstream.listeners.http.settings import HttpListenerSettings
+    from nbstream.page.requests import View
+    from nbstream.server.runtime import Runtime
+    from nbstream.store.recent.checked_messages import CheckedMessage
+    from nbstream.users.page_settings import UserPageSettings
+    from nbstream.users.settings import DigestSettings
 
 
-@dataclass(frozen=True, slots=True)
-class HttpContext(ListenerContext):
-    """What the HTTP listener is made of: it shows what the whole daemon is and does.
-
-    ``is_draining`` tells whether the process takes no more mail.
-    """
-
-    settings: Settings
-    parts: ServerParts
-    is_draining: Callable[[], bool]
+def make_metrics_listener(context: HttpContext) -> HttpListener:
+    """Return a listener with ``/metrics`` and nothing else, for whoever can reach it."""
+    return HttpListener([metrics_route(context.registry.render)], limits=context.limits)
 
 
-def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListener:
-    """Return the listener with all its routes."""
-    # Imported here: where the listener is off, and in all commands, Jinja2 is not loaded.
-    from nbstream.link_page.assembly import make_link_pages  # noqa: PLC0415 - see above
-    from nbstream.page.activity import ActivityRecorder  # noqa: PLC0415 - see above
-    from nbstream.page.assembly import PageParts, make_page  # noqa: PLC0415 - see above
-    from nbstream.page.now_view import DaemonFindings  # noqa: PLC0415 - see above
-    from nbstream.user_page.assembly import make_user_page  # noqa: PLC0415 - see above
-
+def make_http_listener(section: HttpListenerSettings, context: HttpContext) -> HttpListener:
+    """Return the listener with all its routes and pages."""
     settings, parts, message_service = context.settings, context.parts, context.message_service
     passwords = PasswordCheck(
         Passwords(
@@ -61,7 +84,6 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
         ),
         AttemptCounts(context.client, LoginKeys(context.keys.model)),
     )
-    access = HttpAccess(passwords, section.allow_from, lambda: message_service.teachers)
     model_lookups = ModelLookups(settings, parts, lambda: message_service.runtime.spam_filter.policy)
     health_check = HealthCheck(parts, context.is_draining)
     lookups = ApiLookups(settings.model.name, model_lookups.model_status, model_lookups.message_record)
@@ -76,68 +98,211 @@ def _make_http(section: HttpListenerSettings, context: HttpContext) -> HttpListe
         recent=parts.recent_messages.newest,
     )
     routes = [
-        metrics_route(parts.metrics.registry.render),
+        metrics_route(context.registry.render),
         *health_routes(health_check.status),
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
     ]
-    activity = ActivityRecorder(parts.metrics.registry.collect)
-    parts.background.start("activity", activity.run)
-    page_parts = PageParts(
-        settings,
-        section,
-        context.limits,
-        context.bytes_in_flight,
-        passwords,
-        message_service,
-        parts.clients,
-        parts.model,
-        parts.mirror,
-        parts.autolearn.model if parts.autolearn else None,
-        parts.autolearn.mirror if parts.autolearn else None,
-        parts.recent_messages,
-        parts.next_hop,
-        parts.quarantine,
-        parts.metrics.delivery,
-        parts.metrics.registry,
-        DaemonFindings(health_check.redis_findings, health_check.other_findings, model_lookups.findings),
-        activity,
-        parts.bound_addresses,
-        model_lookups.model_state,
-        model_lookups.message_record,
-    )
-    pages: list[SubApplication] = [make_page(page_parts)]
+    maker = _PageMaker(section, context, passwords)
+    pages: list[SubApplication] = [maker.page(health_check, model_lookups)]
     if settings.user_page:
-        pages.append(make_user_page(page_parts, settings.user_page))
+        pages.append(maker.user_page(settings.user_page))
     if settings.digest:
-        pages.insert(0, make_link_pages(page_parts, settings.digest))  # it may be below another page
+        pages.insert(0, maker.link_pages(settings.digest))  # it may be below another page
+    access = HttpAccess(passwords, section.allow_from, lambda: message_service.teachers)
     return HttpListener(routes, access, context.limits, message_service, pages)
 
 
-def _make_metrics(_: MetricsListenerSettings, context: HttpContext) -> HttpListener:
-    """Return a listener with ``/metrics`` and nothing else, for whoever can reach it."""
-    return HttpListener([metrics_route(context.registry.render)], limits=context.limits)
+class _PageMaker:
+    """Makes the pages of a listener: that of administrators, that of users, and those behind links."""
 
+    def __init__(self, section: HttpListenerSettings, context: HttpContext, passwords: PasswordCheck) -> None:
+        self._section = section
+        self._context = context
+        self._parts = context.parts
+        self._passwords = passwords
+        limits = replace(context.limits, max_message_bytes=MAX_FORM_BYTES)
+        self._bodies = BodyReader(limits, context.bytes_in_flight, "a form")
+        self._static_files = load_static_files()
+        self._rows = RowSearch(context.client, context.keys, context.settings.memory.hours * 3600)
+        self._outcomes = QuarantineOutcomes(context.client, context.keys)
+        self._lists = StoredSenderLists(context.client, context.keys)
+        self._preferences = UserPreferences(context.client, context.keys)
+        self._link_keys = LinkKeys(context.client, context.keys)
 
-def _remedy(part: str, sentence: str) -> str | None:
-    kind = find_kind(part, sentence)
-    return kind.remedy if kind else None
+    def page(self, health_check: HealthCheck, lookups: ModelLookups) -> PageServer:
+        """Return the page of administrators with all its views."""
+        context, parts, settings, model = self._context, self._parts, self._context.settings, self._parts.model
+        activity = ActivityRecorder(context.registry.collect)
+        parts.background.start("activity", activity.run)
+        findings = DaemonFindings(health_check.redis_findings, health_check.other_findings, lookups.findings)
+        find_rows = known_rows(self._rows)
+        quarantine = PageQuarantine(parts.quarantine, parts.next_hop, self._message_handler, self._outcomes.note)
+        message_lookups = MessageLookups(
+            lookups.message_record,
+            model.entry,
+            model.history.of_message,
+            find_rows,
+            self._policy_labels,
+            lookups.autolearned_label,
+            lookups.class_names,
+        )
+        views: list[View] = [
+            NowView(settings, parts.mirror, findings, activity, parts.bound_addresses),
+            MessagesView(
+                self._rows,
+                settings.memory,
+                settings.remembers_envelopes,
+                model.labels,
+                self._policy_labels,
+                lookups.class_names,
+            ),
+            MessageView(message_lookups, quarantine, self._message_handler),
+            ThresholdsView(
+                settings.model.name,
+                lambda: parts.mirror.loaded_prequential_scores,
+                lookups.model_state,
+                lambda: self._runtime().rules,
+            ),
+            TeachingView(
+                RecentChanges(model.history),
+                model_state=lookups.model_state,
+                autolearned=lookups.autolearned,
+                find_rows=find_rows,
+                find_suspects=lookups.find_suspects,
+                class_names=lookups.class_names,
+            ),
+            UndoView(model, find_rows),
+            TokensView(lambda: parts.mirror.vocabulary_size, lookups.named_counts),
+            QuarantineView(quarantine, find_rows),
+            ListsView(self._lists, lambda: self._runtime().sender_lists.configured),
+        ]
+        keys = LoginKeys(context.keys.model)
+        store = PageSessionStore(context.client, keys)
+        renderer, metrics = PageRenderer(self._static_files.version), PageMetrics(context.registry)
+        login = LoginPages(
+            store=store,
+            passwords=self._passwords,
+            counts=AttemptCounts(context.client, keys),
+            allow_from=self._section.allow_from,
+            bodies=self._bodies,
+            renderer=renderer,
+            metrics=metrics,
+        )
+        return PageServer(
+            ADMIN_AREA,
+            views,
+            login=login,
+            sessions=PageSessions(store, self._passwords.passwords),
+            bodies=self._bodies,
+            static_files=self._static_files,
+            renderer=renderer,
+            metrics=metrics,
+        )
 
+    def user_page(self, section: UserPageSettings) -> PageServer:
+        """Return the page of users with all its views."""
+        context, settings, runtime = self._context, self._context.settings, self._runtime
+        address_of = partial(section.address_of, domain=settings.own_models.domain)
 
-async def _probe_http(conversation: Conversation) -> Sequence[Finding]:
-    return await probe_http(conversation, _remedy)
+        async def recall(message_id: str) -> CheckedMessage | None:
+            return await runtime().spam_filter.recall(message_id)
 
+        async def label(address: str, message_id: str) -> str | None:
+            (own_filter,) = await runtime().filters_for([address])
+            entry = await own_filter.parts.model.entry(message_id)
+            # Others may teach the same model.
+            teachers = (entry.actor, address_of(user_of_actor(entry.actor))) if entry else ()
+            return entry.label if entry and address in teachers else None
 
-HTTP = ListenerEntry(
-    "http", _make_http, _probe_http, idle_timeout_seconds=60, message_timeout_seconds=60, drains_last=True
-)
-METRICS = ListenerEntry(
-    "metrics",
-    _make_metrics,
-    probe_metrics,
-    idle_timeout_seconds=60,
-    shares_socket=True,
-    drains_last=True,
-    counts_connections=False,
-    teaches_by_address=False,
-)
+        async def explain(address: str, checked: CheckedMessage) -> OwnExplanation:
+            (own_filter,) = await runtime().filters_for([address])
+            check = await own_filter.check_tokens(checked.key, checked.tokens)
+            treatment = runtime().rules.treatment_of(address)
+            decided = await runtime().spam_filter.decide_for_treatment(check, treatment)
+            is_corrected = isinstance(check.clues, TokenClues) and any(check.clues.own_levels)
+            return OwnExplanation(decided.explain(time.time()), is_corrected)
+
+        teacher = UserTeacher(USER_PAGE_SOURCE, runtime)
+        held = self._held_mail(teacher)
+        mail = OwnMail(
+            OwnMailParts(
+                rows=self._rows,
+                recall=recall,
+                label=label,
+                explain=explain,
+                waiting=self._parts.quarantine,
+                held=held,
+                runtime=runtime,
+                user_of=self._user_of,
+            )
+        )
+        views = [
+            user_views.HeldView(mail),
+            user_views.MessagesView(mail, settings.remembers_envelopes),
+            user_views.MessageView(mail, held, teacher),
+            user_views.ListsView(self._lists),
+            user_views.DigestView(self._preferences),
+        ]
+        keys = LoginKeys(settings.model.name, "my")
+        renderer = PageRenderer(self._static_files.version, "nbstream.user_page", texts=USER_TEXTS)
+        sessions = UserSessions(context.client, keys, address_of)
+        metrics = UserPageMetrics(context.registry)
+        login = UserLogin(
+            LoginParts(
+                server=make_login_server(section),
+                links=self._link_keys,
+                sessions=sessions,
+                counts=AttemptCounts(context.client, keys),
+                address_of=address_of,
+                allow_from=self._section.allow_from,
+                bodies=self._bodies,
+                renderer=renderer,
+                metrics=metrics,
+            )
+        )
+        return PageServer(
+            USER_AREA,
+            views,
+            login=login,
+            sessions=sessions,
+            bodies=self._bodies,
+            static_files=self._static_files,
+            renderer=renderer,
+            metrics=metrics,
+        )
+
+    def link_pages(self, section: DigestSettings) -> LinkPages:
+        """Return the pages behind the links of a digest."""
+        return LinkPages(
+            LinkPageParts(
+                held=self._held_mail(UserTeacher(DIGEST_SOURCE, self._runtime)),
+                preferences=self._preferences,
+                keys=self._link_keys,
+                bodies=self._bodies,
+                renderer=PageRenderer(__version__, "nbstream.link_page", texts=LINK_TEXTS),
+                metrics=LinkMetrics(self._context.registry),
+                languages=sorted(LINK_TEXTS, key=lambda language: language != section.language),
+            )
+        )
+
+    def _held_mail(self, teacher: UserTeacher) -> HeldMail:
+        quarantine, next_hop = self._parts.quarantine, self._parts.next_hop
+        return HeldMail(
+            HeldMailParts(quarantine, next_hop, self._runtime, teacher, self._outcomes.note, self._user_of)
+        )
+
+    def _runtime(self) -> Runtime:
+        """Return what is in force now."""
+        return self._context.message_service.runtime
+
+    def _user_of(self, address: str) -> str:
+        return self._runtime().sender_lists.user_of(normalize_address(address))
+
+    def _message_handler(self) -> MessageHandler:
+        """Return what teaches for the page, by the rules in force."""
+        return MessageHandler(PAGE_SOURCE, self._runtime(), self._context.metrics)
+
+    def _policy_labels(self) -> Mapping[str, str]:
+        """Return the patterns of the recipients by the names of the policies in force."""
+        return self._runtime().rules.patterns_by_name

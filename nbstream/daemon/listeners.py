@@ -11,21 +11,65 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from nbstream.daemon.http import HTTP, METRICS, HttpContext
+from nbstream.daemon.health import find_kind
+from nbstream.daemon.parts import HttpContext
 from nbstream.delivery.outlet import Outlet
 from nbstream.listeners.dovecot import DOVECOT
+from nbstream.listeners.http.probe import probe_http, probe_metrics
 from nbstream.listeners.milter import MILTER
 from nbstream.listeners.smtp import LMTP, SMTP
 from nbstream.listeners.spamd import SPAMD
 from nbstream.listeners.stream import STREAM
 from nbstream.server.limits import BytesInFlight
+from nbstream.server.listener import ListenerEntry
 from nbstream.server.message_service import MessageService
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from nbstream.config import Settings
     from nbstream.daemon.parts import ServerParts
-    from nbstream.server.listener import Listener, ListenerEntry
+    from nbstream.findings import Finding
+    from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
+    from nbstream.server.listener import Listener
+    from nbstream.server.probe import Conversation
     from nbstream.server.runtime import Runtime
+
+
+def _make_http(section: HttpListenerSettings, context: HttpContext) -> Listener:
+    from nbstream.daemon.http import make_http_listener  # noqa: PLC0415 - loaded where there is one
+
+    return make_http_listener(section, context)
+
+
+def _make_metrics(_: MetricsListenerSettings, context: HttpContext) -> Listener:
+    from nbstream.daemon.http import make_metrics_listener  # noqa: PLC0415 - loaded where there is one
+
+    return make_metrics_listener(context)
+
+
+def _remedy(part: str, sentence: str) -> str | None:
+    kind = find_kind(part, sentence)
+    return kind.remedy if kind else None
+
+
+async def _probe_http(conversation: Conversation) -> Sequence[Finding]:
+    return await probe_http(conversation, _remedy)
+
+
+HTTP = ListenerEntry(
+    "http", _make_http, _probe_http, idle_timeout_seconds=60, message_timeout_seconds=60, drains_last=True
+)
+METRICS = ListenerEntry(
+    "metrics",
+    _make_metrics,
+    probe_metrics,
+    idle_timeout_seconds=60,
+    shares_socket=True,
+    drains_last=True,
+    counts_connections=False,
+    teaches_by_address=False,
+)
 
 LISTENERS: tuple[ListenerEntry[Any, Any], ...] = (SMTP, LMTP, HTTP, SPAMD, MILTER, STREAM, DOVECOT, METRICS)
 """All listeners, in the order in which they are opened."""

@@ -1,25 +1,132 @@
-"""What can be asked about the model of a running process, and about the messages that it knows."""
+"""What is said of the model of a running process: its state, findings, and what it knows of messages.
+
+Rules: the findings are pure, so that ``nbstream doctor`` and the page say the same of the same model.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.daemon.model_findings import budget_findings, learned_findings
+import numpy as np
+
+from nbstream.bayes.clues import NamedCounts
+from nbstream.bayes.counts import Totals
+from nbstream.evaluation.tuning import LabelledSample
 from nbstream.filter.filter import MessageRecord, find_message_record
-from nbstream.findings import Severity
+from nbstream.filter.suspects import find_suspects
+from nbstream.findings import Severity, note, ok, warning
 from nbstream.policy.autolearn import model_state
+from nbstream.policy.budget import budget_guarantees
+from nbstream.policy.thresholds import FalsePositiveBudget
+from nbstream.policy.verdict import ModelState
 from nbstream.wire.api_json import ModelStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from nbstream.config import Settings
     from nbstream.daemon.parts import ServerParts
     from nbstream.filter import FilterPolicy
     from nbstream.filter.scorer import Scorer
+    from nbstream.filter.suspects import Suspect
     from nbstream.findings import Finding
-    from nbstream.policy.verdict import ModelState
+    from nbstream.policy.budget import BudgetGuarantee
+    from nbstream.policy.prequential_scores import PrequentialScores
+
+LEARNING = warning(
+    "model.learned",
+    "Every verdict is unsure until {missing} more are learned ({learned} so far).",
+    "Teach old mail: nbstream learn spam FOLDER and nbstream learn ham FOLDER for files, and for an IMAP server "
+    "nbstream learn spam --imap imaps://USER@HOST/Junk.",
+)
+ONE_SIDED = warning(
+    "model.learned",
+    "Of the learned messages {share:.0%} are ham ({learned}): the model has seen little of the other class.",
+    "Teach more {rare}, until there are a few hundred.",
+)
+LEARNED = ok("model.learned", "{learned} messages are learned; {share:.0%} of them are ham.")
+TOKENS_FULL = note(
+    "model.tokens",
+    "The model has {count} of the {limit} tokens of model.max_tokens: the daemon forgets the least useful ones.",
+    "Raise model.max_tokens if Redis has room.",
+)
+BUDGET_LEARNING = warning(
+    "model.budget",
+    "The budget of {rate:g} is not guaranteed yet: {missing:,} more labelled ham messages are needed.",
+    "Label all ham; until then a fixed threshold decides.",
+)
+BUDGET_BIASED = warning(
+    "model.budget",
+    "The budget of {rate:g} is not guaranteed: the labels look like corrections only. A fixed threshold decides.",
+    "Label all ham, and not the mistakes alone.",
+)
+BUDGET_CATCHES_LITTLE = warning(
+    "model.budget",
+    "The budget of {rate:g} is guaranteed, but {missed:.0%} of the labelled spam would not be called spam by it.",
+    "Look whether a ham with a high P(spam) is labelled wrongly, or choose a larger budget: nbstream tune, or "
+    "Thresholds on the page.",
+)
+BUDGET = ok("model.budget", "The budget of {rate:g} is guaranteed by {ham:,} labelled ham messages.")
+
+_FEW_LESSONS = 10
+_RARE_SHARE = 0.05
+_FULL_SHARE = 0.95
+_LITTLE_SHARE = 0.5
+_FEW_SPAM = 50
+
+
+def learned_findings(state: ModelState, tokens: int, max_tokens: int | None) -> Iterator[Finding]:
+    """Yield whether the model has learned enough of each class, and whether it forgets some of its ``tokens``."""
+    learned, needed = state.learned, state.needed
+    text = describe_counts(learned)
+    count = sum(learned.values())
+    share = learned["ham"] / max(1, count)
+    if state.is_learning:
+        missing = {label: count - learned[label] for label, count in needed.items() if count > learned[label]}
+        yield LEARNING(missing=describe_counts(missing), learned=text)
+    elif count >= _FEW_LESSONS and min(share, 1 - share) < _RARE_SHARE:
+        yield ONE_SIDED(share=share, learned=text, rare="ham" if share < _RARE_SHARE else "spam")
+    else:
+        yield LEARNED(learned=text, share=share)
+    if max_tokens is not None and tokens >= _FULL_SHARE * max_tokens:
+        yield TOKENS_FULL(count=tokens, limit=max_tokens)
+
+
+def budget_findings(
+    prequential_scores: PrequentialScores, totals: Totals, policy: FilterPolicy
+) -> Iterator[Finding]:
+    """Yield for each budget whether it is guaranteed, and whether the guarantee is of any use."""
+    ham, state = prequential_scores["ham"], ModelState(totals.messages_by_label(), policy.min_learned)
+    for rate, guarantee in sorted(budget_guarantees(ham, policy.budget_rates).items()):
+        missed = _missed_share(prequential_scores, guarantee, state) if rate in _spam_rates(policy) else 0.0
+        if guarantee.ham_missing:
+            yield BUDGET_LEARNING(rate=rate, missing=guarantee.ham_missing)
+        elif guarantee.threshold is None:
+            yield BUDGET_BIASED(rate=rate)
+        elif missed > _LITTLE_SHARE:
+            yield BUDGET_CATCHES_LITTLE(rate=rate, missed=missed)
+        else:
+            yield BUDGET(rate=rate, ham=len(ham))
+
+
+def _spam_rates(policy: FilterPolicy) -> set[float]:
+    """Return the budgets from which spam is called so; those of reject are for the surest spam alone."""
+    policies = (policy.default_policy, *policy.other_policies)
+    return {each.spam.rate for each in policies if isinstance(each.spam, FalsePositiveBudget)}
+
+
+def _missed_share(prequential_scores: PrequentialScores, guarantee: BudgetGuarantee, state: ModelState) -> float:
+    """Return the share of the labelled spam that is below the threshold of a guarantee; 0 of few."""
+    spams = LabelledSample.from_prequential_scores(prequential_scores, prequential_scores.learned_at(state)).spams
+    if guarantee.threshold is None or len(spams) < _FEW_SPAM:
+        return 0.0
+    return int(np.searchsorted(spams, guarantee.threshold)) / len(spams)
+
+
+def describe_counts(counts: Mapping[str, int]) -> str:
+    """Return numbers by label in words."""
+    return " and ".join(f"{count} {label}" for label, count in counts.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +178,27 @@ class ModelLookups:
     def make_scorer(self) -> Scorer:
         """Return what scores as checks do now, with what was learned automatically."""
         return self.parts.spam_filter.parts.make_scorer(self.policy())
+
+    def class_names(self) -> Sequence[str]:
+        """Return the classes that can be taught now."""
+        return self.policy().class_names
+
+    def autolearned(self) -> Mapping[str, int] | None:
+        """Return how many messages of each class were learned without people; None where none are to be."""
+        layer = self.parts.autolearn
+        return (layer.mirror.totals or Totals()).messages_by_label() if layer else None
+
+    async def autolearned_label(self, message_key: str) -> str | None:
+        """Return what a message was learned as without people, None if it was not. Raises ``StoreUnavailable``."""
+        layer = self.parts.autolearn
+        entry = await layer.model.entry(message_key) if layer else None
+        return entry.label if entry else None
+
+    async def find_suspects(self, message_keys: Iterable[str]) -> Sequence[Suspect]:
+        """Return the learned messages whose label may be wrong. Raises ``StoreUnavailable``."""
+        return await find_suspects(self.parts.model, self.make_scorer(), message_keys)
+
+    def named_counts(self) -> NamedCounts:
+        """Return all counts with their tokens. Raises ``StoreUnavailable`` before they are loaded."""
+        names, rows = self.parts.mirror.snapshot()
+        return NamedCounts(names, rows, self.parts.mirror.totals or Totals())

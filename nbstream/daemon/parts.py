@@ -30,6 +30,7 @@ from nbstream.filter import (
     RememberingObserver,
 )
 from nbstream.own_models.index import OwnModelExpiry, OwnModelIndex
+from nbstream.server.listener import ListenerContext
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
 from nbstream.store.connection import PrimaryWatch
@@ -101,6 +102,18 @@ class ServerParts:
     own_models: OwnModels
     correspondents: Correspondents | None
     bound_addresses: dict[str, ListenAddress] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HttpContext(ListenerContext):
+    """What the HTTP listener is made of: it shows what the whole daemon is and does.
+
+    ``is_draining`` tells whether the process takes no more mail.
+    """
+
+    settings: Settings
+    parts: ServerParts
+    is_draining: Callable[[], bool]
 
 
 def make_parts(

@@ -67,7 +67,7 @@ def policy_answer(
 ) -> Mapping[str, object]:
     """Return the answer to ``policy`` on the control socket."""
     # Imported here: the commands that ask for a status load nothing that serves.
-    from nbstream.daemon.http import HTTP  # noqa: PLC0415 - see above
+    from nbstream.daemon.listeners import HTTP  # noqa: PLC0415 - see above
 
     address = addresses.get(HTTP.name)
     return {

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from nbstream.addresses import TcpAddress
 from nbstream.config import make_settings
 from nbstream.daemon.daemon import Daemon
-from nbstream.daemon.http import HTTP
+from nbstream.daemon.listeners import HTTP
 from nbstream.demo.mail import RECIPIENT, DemoMail, all_mail, labelled_mail
 from nbstream.listeners.smtp import SMTP
 from nbstream.page.links import create_page_link, link_url

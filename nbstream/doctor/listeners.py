@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.store import open_running_redis
-from nbstream.daemon.http import METRICS
-from nbstream.daemon.listeners import LISTENERS
+from nbstream.daemon.listeners import LISTENERS, METRICS
 from nbstream.doctor.certificates import listener_certificate
 from nbstream.doctor.examination import failure
 from nbstream.errors import ConfigError, StoreUnavailable

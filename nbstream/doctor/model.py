@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream.assembly.policy import make_filter_policy
 from nbstream.assembly.store import make_autolearn_model, make_model, open_running_redis, open_sender_lists
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
-from nbstream.daemon.model_findings import budget_findings, describe_counts, learned_findings
+from nbstream.daemon.model_lookups import budget_findings, describe_counts, learned_findings
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
 from nbstream.policy.autolearn import model_state

@@ -15,6 +15,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
 from aiohttp import web
+from prometheus_client import Counter
 
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.listeners.http.responses import RequestRefused
@@ -29,8 +30,8 @@ from nbstream.users.links import LinkPurpose, link_path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.link_page.metrics import LinkMetrics
     from nbstream.listeners.http.bodies import BodyReader
+    from nbstream.metrics.registry import MetricsRegistry
     from nbstream.page.rendering import PageRenderer
     from nbstream.server.peers import Peer
     from nbstream.users.held_mail import HeldMail, HeldMessage
@@ -56,7 +57,24 @@ _STATUSES = {
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+class LinkMetrics:
+    """Counts what is asked of the pages behind links, where ``digest`` and ``listeners.http`` are configured."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._requests = Counter(
+            "nbstream_digest_links",
+            "Requests of the pages behind the links of a digest, by purpose (release, ham, digest) and outcome: "
+            "shown, done, gone, in_doubt, refused, later, invalid. Only with digest and listeners.http.",
+            ["purpose", "outcome"],
+            registry=registry.counts,
+        )
+
+    def count(self, purpose: LinkPurpose, outcome: str) -> None:
+        """Count a request."""
+        self._requests.labels(purpose, outcome).inc()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LinkPageParts:
     """What the pages show and change; ``languages`` are theirs, that of the digest first.
 

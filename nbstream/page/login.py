@@ -53,8 +53,9 @@ class LoginPages:
     ``allow_from`` are the networks whose peers may name the clients that they ask for.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - page.assembly alone makes one
+    def __init__(  # noqa: PLR0913 - each is named where it is given
         self,
+        *,
         store: PageSessionStore,
         passwords: PasswordCheck,
         counts: AttemptCounts,

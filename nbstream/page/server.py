@@ -86,10 +86,11 @@ class Sessions(Protocol):
 class PageServer:
     """Answers all requests of one page."""
 
-    def __init__(  # noqa: PLR0913, PLR0917 - made of all parts of a page, in one place for each page
+    def __init__(  # noqa: PLR0913 - each is named where it is given
         self,
         area: PageArea,
         views: Sequence[View],
+        *,
         login: Login,
         sessions: Sessions,
         bodies: BodyReader,

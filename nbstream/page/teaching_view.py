@@ -247,9 +247,10 @@ class TeachingView(View):
 
     navigation = ("/ui/teaching", "Teaching")
 
-    def __init__(  # noqa: PLR0913, PLR0917 - page.assembly alone makes one
+    def __init__(  # noqa: PLR0913 - each is named where it is given
         self,
         changes: RecentChanges,
+        *,
         model_state: Callable[[], ModelState | None],
         autolearned: Callable[[], Mapping[str, int] | None],
         find_rows: FindRows,

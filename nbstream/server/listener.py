@@ -48,7 +48,7 @@ class Listener(Protocol):
         """Stop accepting, let work under way finish within ``seconds``, then close what is left."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ListenerContext:
     """What a listener is made of besides its section of the settings.
 

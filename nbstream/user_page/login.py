@@ -1,4 +1,4 @@
-"""The login of users: with the password of their mailbox, or with a signed link that was mailed to them.
+"""The login of users, with the password of their mailbox or a signed link that was mailed to them; their sessions.
 
 Rules: a wrong password, a user who does not exist and one who may not log in get one answer. Wrong passwords are
 limited by the client and by the user, however the name is spelled; whoever guesses keeps no user out of a client
@@ -6,10 +6,15 @@ that they have logged in from lately. There is no limit for all clients of a pro
 it for everybody, and no user has more to fear from many clients than from one. An attempt counts as wrong until
 the server has said that it is right: of many at the same time no more pass. A link logs in by a button alone,
 since scanners of mail open links.
+
+A session is a key of Redis, and each request asks for it; without Redis nobody has one. It is that of an
+address, which alone decides what is shown. It ends after twelve hours, by the logout, and where the settings let
+the address in no more. Nothing that an administrator has is a session here, and the reverse.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import re
@@ -18,34 +23,46 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from prometheus_client import Counter
+
 from nbstream.errors import StoreUnavailable
-from nbstream.listeners.http.access import FailureCounts, TooManyFailures, client_of, failure_sources
+from nbstream.listeners.http.access import FailureCounts, Role, TooManyFailures, client_of, failure_sources
 from nbstream.listeners.http.responses import RequestRefused
 from nbstream.logs import event_fields
 from nbstream.mail.addresses import parse_address
 from nbstream.page.forms import read_query, receive_form
-from nbstream.page.requests import Page, PageRefused
+from nbstream.page.login import csrf_token
+from nbstream.page.metrics import RequestMetrics
+from nbstream.page.requests import Page, PageArea, PageRefused, Session
 from nbstream.page.responses import html_response, redirect, set_cookie
 from nbstream.page.server import choose_language
-from nbstream.store.logins import SESSION_SECONDS
-from nbstream.user_page.sessions import PREFIX, USER_AREA
-from nbstream.users.links import LinkPurpose
+from nbstream.store.logins import SESSION_SECONDS, PageSessionStore
+from nbstream.users.links import LinkPurpose, link_path
 from nbstream.users.login_servers import MAX_NAME_LENGTH, MAX_PASSWORD_LENGTH, LoginUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from aiohttp import web
+    from redis.asyncio import Redis
 
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.page.metrics import RequestMetrics
+    from nbstream.metrics.registry import MetricsRegistry
     from nbstream.page.rendering import PageRenderer
     from nbstream.server.peers import Network, Peer
-    from nbstream.store.logins import AttemptCounts
-    from nbstream.user_page.sessions import UserSessions
+    from nbstream.store.logins import AttemptCounts, LoginKeys
     from nbstream.users.links import LinkKeys
     from nbstream.users.login_servers import LoginServer
 
+PREFIX = "/my/"
+
+USER_AREA = PageArea(
+    PREFIX, "nbstream_my_session", languages=("en", "de"), mailed_login=link_path(LinkPurpose.LOGIN)
+)
+"""The page of users."""
+
+_ROLE = "user"
+_ASK_SECONDS = 5.0
 _MAX_FAILURES = 10  # a minute, of one client and with the name of one user
 _MAX_LOGINS = 60  # a minute and client
 _MAX_WAITING = 50  # logins that wait for the server
@@ -53,7 +70,58 @@ _MAX_WAITING = 50  # logins that wait for the server
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+class UserSessions:
+    """The sessions of users; ``address_of`` returns the address of a user who may log in, by his name."""
+
+    def __init__(self, client: Redis, keys: LoginKeys, address_of: Callable[[str], str | None]) -> None:
+        self._store = PageSessionStore(client, keys)
+        self._address_of = address_of
+
+    async def begin(self, address: str) -> str:
+        """Return the token of a new session. Raises ``StoreUnavailable``."""
+        return await self._store.create_session(_ROLE, address)
+
+    async def find(self, token: str) -> Session | None:
+        """Return the session, whose name is the address; None where there is none. Raises ``StoreUnavailable``."""
+        try:
+            async with asyncio.timeout(_ASK_SECONDS):
+                login = await self._store.find_session(token)
+        except TimeoutError as error:
+            raise StoreUnavailable("the sessions of users cannot be looked up") from error
+        if login is None or login.role != _ROLE or self._address_of(login.name) != login.name:
+            return None
+        return Session(Role.TEACH, login.name, csrf_token(token))
+
+    async def end(self, token: str) -> None:
+        """End the session, in all processes. Raises ``StoreUnavailable``."""
+        await self._store.end_session(token)
+
+
+class UserPageMetrics(RequestMetrics):
+    """Count requests and attempts to log in; no user is told from another.
+
+    They are exported only where ``user_page`` is configured. Names are a contract.
+    """
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        super().__init__(
+            Counter(
+                "nbstream_user_page_requests",
+                "Requests below /my/, by HTTP status. Only with user_page.",
+                ["status"],
+                registry=registry.counts,
+            ),
+            Counter(
+                "nbstream_user_page_logins",
+                "Attempts of users to log in to their page, by method (link, password) and outcome (accepted, "
+                "refused). Only with user_page.",
+                ["method", "outcome"],
+                registry=registry.counts,
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LoginParts:
     """What the login works with.
 

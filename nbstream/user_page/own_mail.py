@@ -62,7 +62,7 @@ class OwnMailPage:
     older: RowPosition | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class OwnMailParts:
     """What the mail of users is looked up with; all raise ``StoreUnavailable``.
 

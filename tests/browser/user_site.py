@@ -9,7 +9,7 @@ from nbstream import config
 from nbstream.assembly.store import open_running_redis
 from nbstream.store.logins import LoginKeys
 from nbstream.store.model.keys import ModelKeys
-from nbstream.user_page.sessions import USER_AREA, UserSessions
+from nbstream.user_page.login import USER_AREA, UserSessions
 from nbstream.users.links import LinkKeys, LinkPurpose, SignedLink
 from tests.browser.site import Site, run_aside
 

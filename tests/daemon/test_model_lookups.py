@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from redis.asyncio import Redis
 
-from nbstream.assembly.filter import make_scorer
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
@@ -61,6 +61,7 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
         assert learned
         assert record
         assert record.checked
-        without_layer = await make_scorer(settings, parts.mirror).check_now(check.id, record.checked.tokens)
+        scorer = replace(parts.spam_filter.parts, autolearn_layer=None).make_scorer(lookups.policy())
+        without_layer = await scorer.check_now(check.id, record.checked.tokens)
 
     assert record.explanation_now.score == check.score != without_layer.score

@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.daemon import model_findings
+from nbstream.daemon import model_lookups
 from nbstream.doctor import model
 from nbstream.doctor.examination import Site
 from nbstream.doctor.listeners import examine_in_redis
@@ -62,7 +62,7 @@ async def test_a_model_that_both_classes_are_taught_to_is_fine(taught: TaughtSit
     found = await taught.findings()
 
     assert wrong(found) == []
-    assert "50%" in the(found, model_findings.LEARNED).what
+    assert "50%" in the(found, model_lookups.LEARNED).what
     assert (
         "2 spam and 2 ham" in the(found, model.FEEDBACK).what
         or "2 ham and 2 spam" in the(found, model.FEEDBACK).what
@@ -74,7 +74,7 @@ async def test_a_model_that_both_classes_are_taught_to_is_fine(taught: TaughtSit
 async def test_a_model_that_nobody_taught_says_what_it_needs(taught: TaughtSite) -> None:
     found = await taught.findings(needed=50)
 
-    assert "50 spam and 50 ham" in the(found, model_findings.LEARNING).what
+    assert "50 spam and 50 ham" in the(found, model_lookups.LEARNING).what
     the(found, model.NOT_TAUGHT)
 
 
@@ -90,7 +90,7 @@ async def test_a_model_of_one_class_is_one_sided(taught: TaughtSite) -> None:
 
     found = await taught.findings(needed=0)
 
-    assert "0%" in the(found, model_findings.ONE_SIDED).what
+    assert "0%" in the(found, model_lookups.ONE_SIDED).what
     assert "30 messages were taught as spam" in the(found, model.ONLY_ONE_CLASS).what
 
 
@@ -105,7 +105,7 @@ async def test_a_vocabulary_at_its_limit_is_noted(taught: TaughtSite, client: Re
     await taught.teach("spam", 1)
     await client.hset(KEYS.totals, "vocabulary", "9990")
 
-    the(await taught.findings("model: {max_tokens: 10000}\n"), model_findings.TOKENS_FULL)
+    the(await taught.findings("model: {max_tokens: 10000}\n"), model_lookups.TOKENS_FULL)
 
 
 BUDGET = "verdict: {max_false_positive_rate: 0.1}\n"
@@ -114,14 +114,14 @@ BUDGET = "verdict: {max_false_positive_rate: 0.1}\n"
 async def test_a_budget_needs_labelled_ham(taught: TaughtSite) -> None:
     await taught.teach("ham", 3, BUDGET)
 
-    assert "26 more" in the(await taught.findings(BUDGET), model_findings.BUDGET_LEARNING).what
+    assert "26 more" in the(await taught.findings(BUDGET), model_lookups.BUDGET_LEARNING).what
 
 
 async def test_a_budget_is_guaranteed_with_enough_ham(taught: TaughtSite) -> None:
     await taught.teach("spam", 5, BUDGET)
     await taught.teach("ham", 40, BUDGET)
 
-    the(await taught.findings(BUDGET), model_findings.BUDGET)
+    the(await taught.findings(BUDGET), model_lookups.BUDGET)
 
 
 def prequential_score(number: int, probability: float) -> bytes:
@@ -132,7 +132,7 @@ async def test_labels_that_are_corrections_alone_guarantee_nothing(taught: Taugh
     await taught.teach("ham", 1, BUDGET)
     await client.zadd(KEYS.prequential_scores[0], {prequential_score(number, 0.9): number for number in range(40)})
 
-    the(await taught.findings(BUDGET), model_findings.BUDGET_BIASED)
+    the(await taught.findings(BUDGET), model_lookups.BUDGET_BIASED)
 
 
 async def test_a_budget_that_is_guaranteed_and_misses_most_spam_is_a_warning(
@@ -148,8 +148,7 @@ async def test_a_budget_that_is_guaranteed_and_misses_most_spam_is_a_warning(
     await client.zadd(KEYS.prequential_scores[1], spam)
 
     assert (
-        "100% of the labelled spam"
-        in the(await taught.findings(BUDGET), model_findings.BUDGET_CATCHES_LITTLE).what
+        "100% of the labelled spam" in the(await taught.findings(BUDGET), model_lookups.BUDGET_CATCHES_LITTLE).what
     )
 
 

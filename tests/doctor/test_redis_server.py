@@ -143,7 +143,7 @@ async def test_the_user_of_the_handbook_may_do_all_that_is_asked(own_redis: Redi
 
     assert "redis_server.REACHABLE" in kind_names(found), found
     assert "redis_server.CLOCK" in kind_names(found), found
-    assert "model_findings.LEARNING" in kind_names(of_model), of_model
+    assert "model_lookups.LEARNING" in kind_names(of_model), of_model
 
 
 async def test_memory_that_runs_out_is_a_warning_and_then_a_problem(

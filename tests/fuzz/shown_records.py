@@ -82,12 +82,12 @@ def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None =
     _show(
         TeachingView(
             _Changes(changes),
-            lambda: ModelState({"ham": 1, "spam": 1}),
-            lambda: None,
-            _find_nothing,
-            _suspect_all,
-            lambda: CLASSES,
-            lambda: TIME,
+            model_state=lambda: ModelState({"ham": 1, "spam": 1}),
+            autolearned=lambda: None,
+            find_rows=_find_nothing,
+            find_suspects=_suspect_all,
+            class_names=lambda: CLASSES,
+            clock=lambda: TIME,
         ),
         request or PageRequest(SESSION),
     )

@@ -123,8 +123,25 @@ def make_page_server(
     counts = AttemptCounts(client, LoginKeys(MODEL))
     sessions = PageSessions(store, passwords)
     observer = PageMetrics(registry or MetricsRegistry())
-    login = LoginPages(store, PasswordCheck(passwords, counts), counts, (), bodies, renderer, observer)
-    return PageServer(ADMIN_AREA, views, login, sessions, bodies, static_files, renderer, observer)
+    login = LoginPages(
+        store=store,
+        passwords=PasswordCheck(passwords, counts),
+        counts=counts,
+        allow_from=(),
+        bodies=bodies,
+        renderer=renderer,
+        metrics=observer,
+    )
+    return PageServer(
+        ADMIN_AREA,
+        views,
+        login=login,
+        sessions=sessions,
+        bodies=bodies,
+        static_files=static_files,
+        renderer=renderer,
+        metrics=observer,
+    )
 
 
 @asynccontextmanager

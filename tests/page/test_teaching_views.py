@@ -13,7 +13,6 @@ from html import unescape
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly.filter import make_scorer
 from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.config import Settings
@@ -93,6 +92,7 @@ def counts() -> Counts:
 async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
     model = await Model(client, "test", 3600).open()
     sites: list[Site] = []
+    spam_filter = make_filter(client)
 
     class ChangesOrNone(RecentChanges):
         async def read(self):  # type: ignore[no-untyped-def]  # as that of the class
@@ -102,17 +102,17 @@ async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
 
     async def suspects(message_keys: Iterable[str]) -> Sequence[Suspect]:
         sites[0].looked_at += 1
-        return await find_suspects(model, make_scorer(SETTINGS, model), message_keys)
+        return await find_suspects(model, spam_filter.parts.make_scorer(spam_filter.policy), message_keys)
 
     find_rows = known_rows(RowSearch(client, model.keys, 3600))
     views = (
         TeachingView(
             ChangesOrNone(model.history),
-            lambda: sites[0].state,
-            lambda: sites[0].autolearned,
-            find_rows,
-            suspects,
-            lambda: ("ham", "newsletter", "spam"),
+            model_state=lambda: sites[0].state,
+            autolearned=lambda: sites[0].autolearned,
+            find_rows=find_rows,
+            find_suspects=suspects,
+            class_names=lambda: ("ham", "newsletter", "spam"),
         ),
         UndoView(model, find_rows),
         TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts),

@@ -22,7 +22,7 @@ from nbstream.page.responses import cookie_name
 from nbstream.policy.sender_lists import MessageSender
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import LoginKeys
-from nbstream.user_page.sessions import USER_AREA, UserSessions
+from nbstream.user_page.login import USER_AREA, UserSessions
 from tests.letters import letters
 from tests.listeners.http.http_listener import RunningHttpListener, open_http
 from tests.page.page_listener import Browser

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.page.responses import cookie_name
 from nbstream.store.model.keys import ModelKeys
-from nbstream.user_page.sessions import USER_AREA
+from nbstream.user_page.login import USER_AREA
 from nbstream.users.links import LinkKeys, LinkPurpose, SignedLink
 from tests.page.page_listener import Response
 from tests.user_page.site import ANN, BOB, PasswordTable, UserBrowser, UserSite, open_user_site

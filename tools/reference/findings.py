@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import nbstream.doctor
 import nbstream.listeners
-from nbstream.daemon import health, model_findings
+from nbstream.daemon import health, model_lookups
 from nbstream.doctor.checks import CHECKS
 from nbstream.findings import FindingKind
 from nbstream.server import probe
@@ -54,7 +54,7 @@ def _modules() -> list[str]:
     others = [module.name for module in pkgutil.iter_modules(nbstream.doctor.__path__, "nbstream.doctor.")]
     rooms = pkgutil.walk_packages(nbstream.listeners.__path__, "nbstream.listeners.")
     probes = [probe.__name__, *(module.name for module in rooms if module.name.endswith(".probe"))]
-    of_daemon = [module.__name__ for module in (model_findings, health)]
+    of_daemon = [module.__name__ for module in (model_lookups, health)]
     return list(dict.fromkeys([*of_checks, *others, *probes, *of_daemon]))
 
 

@@ -18,7 +18,7 @@ from nbstream import config, logs
 from nbstream.addresses import TcpAddress
 from nbstream.daemon import signals
 from nbstream.daemon.daemon import Daemon
-from nbstream.daemon.http import HTTP
+from nbstream.daemon.listeners import HTTP
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError

@@ -102,9 +102,25 @@ def _start() -> HttpExchange:
     passwords, static_files, sessions = Passwords("one", "two"), load_static_files(), _Sessions()
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     renderer, metrics = PageRenderer(static_files.version), PageMetrics(MetricsRegistry())
-    login = LoginPages(sessions, PasswordCheck(passwords), _Counts(), (), bodies, renderer, metrics)
-    page_sessions = PageSessions(sessions, passwords)
-    page = PageServer(ADMIN_AREA, [_View()], login, page_sessions, bodies, static_files, renderer, metrics)
+    login = LoginPages(
+        store=sessions,
+        passwords=PasswordCheck(passwords),
+        counts=_Counts(),
+        allow_from=(),
+        bodies=bodies,
+        renderer=renderer,
+        metrics=metrics,
+    )
+    page = PageServer(
+        ADMIN_AREA,
+        [_View()],
+        login=login,
+        sessions=PageSessions(sessions, passwords),
+        bodies=bodies,
+        static_files=static_files,
+        renderer=renderer,
+        metrics=metrics,
+    )
     return HttpExchange(asyncio.Runner(), HttpListener((), pages=[page]))
 
 

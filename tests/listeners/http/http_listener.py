@@ -18,8 +18,7 @@ from redis.asyncio import Redis
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
 from nbstream.assembly.store import RedisClients
 from nbstream.config import Settings
-from nbstream.daemon.http import HTTP
-from nbstream.daemon.listeners import make_listener
+from nbstream.daemon.listeners import HTTP, make_listener
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.parts import make_parts
 from nbstream.daemon.runtime import make_runtime
