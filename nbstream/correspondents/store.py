@@ -34,7 +34,6 @@ _log = logging.getLogger(__name__)
 MAX_QUEUED = 5000
 """How many messages may wait to be recorded; a message takes some hundred bytes, and with many recipients 4 kB."""
 
-_FOLLOW_SECONDS = 1.0
 _EXPIRE_SECONDS = 3600.0
 _READ_COUNT = 500
 _WRITTEN_AT_ONCE = 200
@@ -179,23 +178,13 @@ class Correspondents:
             except asyncio.QueueFull:
                 self._report("dropped", 1)
 
-    async def follow(self) -> None:
-        """Follow what is stored, until cancelled; of failures in a row the first is logged."""
-        failing = False
-        while True:
-            stop_if_cancelled()
-            try:
-                await self.update()
-                failing = False
-            except StoreUnavailable as error:
-                if not failing:
-                    _log.warning("correspondents: what is new is not seen now: %s", error)
-                failing, self._is_whole = True, False  # another server may answer next
-            await asyncio.sleep(_FOLLOW_SECONDS)
-
     async def update(self) -> None:
-        """Read what is new since the last time. Raises ``StoreUnavailable``."""
-        if self._is_whole:
+        """Read what is new since the last time; all after a failure, since another server may answer then.
+
+        Raises ``StoreUnavailable``.
+        """
+        was_whole, self._is_whole = self._is_whole, False
+        if was_whole:
             self._is_whole = await self._read_into(self._facts)
         while not self._is_whole:
             facts, self._last = self._new_facts(), b""

@@ -22,6 +22,7 @@ from nbstream.daemon.sockets import ListenerSockets
 from nbstream.daemon.status import log_ready, policy_answer, service_status
 from nbstream.engine.choice import choose_engine
 from nbstream.logs import event_fields
+from nbstream.server.background import BackgroundTasks
 from nbstream.server.control_socket import ControlListener
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.embedded.locks import lock_daemon
@@ -87,7 +88,6 @@ class Daemon:
 
         with lock_daemon(self._settings.state_dir):
             async with (
-                self._service_manager.watched(lambda: service_status(self._server.is_loaded)),
                 self._reload_and_answer(),
                 open_redis(self._settings, self._metrics.store.primary_lost) as clients,
             ):
@@ -108,7 +108,7 @@ class Daemon:
 
     @asynccontextmanager
     async def _reload_and_answer(self) -> AsyncIterator[None]:
-        """Reload on request, and answer on the control socket."""
+        """Reload on request, answer on the control socket, and say to the service manager how the daemon does."""
         loop = asyncio.get_running_loop()
         handlers = {
             "reload": lambda send: self._answer_soon(send, self._reload()),
@@ -116,7 +116,9 @@ class Daemon:
             "policy": lambda send: send(self._policy_answer()),
         }
         control = ControlListener(handlers, loop.add_reader, loop.remove_reader)
-        task = asyncio.create_task(self._reload_on_request(), name="reloading")
+        background = BackgroundTasks(self._metrics.process.background_failed)
+        background.start("reloading", self._reload_on_request)
+        self._service_manager.watch(background, lambda: service_status(self._server.is_loaded))
         try:
             control.start(self._settings.state_dir)
         except OSError as error:
@@ -125,8 +127,9 @@ class Daemon:
             yield
         finally:
             control.close()
-            for working in (task, *self._answering):
-                await cancel_and_wait(working)
+            await background.stop()
+            for answering in [*self._answering]:
+                await cancel_and_wait(answering)
 
     async def _reload_on_request(self) -> None:
         while True:

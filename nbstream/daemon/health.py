@@ -57,7 +57,7 @@ QUARANTINE_AWAY = problem(
 )
 BACKGROUND_FAILED = problem(
     "daemon.background",
-    "The background work is degraded: {names} failed and is started again.",
+    "The background work is degraded: {names} failed, and is tried again.",
     "Look for the fault in the log of the daemon; mail goes on meanwhile.",
 )
 DRAINING = note("daemon.smtp", "The daemon is degraded: draining.", "Nothing, where it is to end or to restart.")

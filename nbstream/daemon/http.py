@@ -22,7 +22,7 @@ from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener, health_routes, metrics_route
 from nbstream.listeners.rspamd.api import RspamdApi
-from nbstream.page.activity import ActivityRecorder
+from nbstream.page.activity import SAMPLE_SECONDS, ActivityRecorder
 from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.lists_view import ListsView
 from nbstream.page.login import LoginPages, PageSessions
@@ -134,7 +134,7 @@ class _PageMaker:
         """Return the page of administrators with all its views."""
         context, parts, settings, model = self._context, self._parts, self._context.settings, self._parts.model
         activity = ActivityRecorder(context.registry.collect)
-        parts.background.start("activity", activity.run)
+        parts.background.every("activity", SAMPLE_SECONDS, activity.record, waits_first=True)
         findings = DaemonFindings(health_check.redis_findings, health_check.other_findings, lookups.findings)
         find_rows = known_rows(self._rows)
         quarantine = PageQuarantine(parts.quarantine, parts.next_hop, self._message_handler, self._outcomes.note)

@@ -95,6 +95,7 @@ def make_listener(
         metrics=parts.metrics.delivery,
         registry=parts.metrics.registry,
         outlet=Outlet(parts.next_hop, parts.quarantine),
+        background=parts.background,
         client=parts.clients.client,
         blocking_client=parts.clients.blocking_client,
         redis_timeout_seconds=settings.redis.timeout_seconds,

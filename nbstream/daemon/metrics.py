@@ -64,7 +64,7 @@ class ProcessMetrics:
         )
         self._background_failures = Counter(
             "nbstream_background_failures",
-            "Background work that failed by a fault and was started again, by its name. Mail goes on meanwhile.",
+            "Background work that failed, and is tried again, by its name. Mail goes on meanwhile.",
             ["work"],
             registry=registry.counts,
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING
 
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import make_autolearner, make_filter
@@ -18,7 +20,6 @@ from nbstream.assembly.store import (
     make_user_labels,
 )
 from nbstream.correspondents.store import Correspondents
-from nbstream.daemon.background import BackgroundTasks
 from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
 from nbstream.filter import (
     AutolearnLayer,
@@ -29,16 +30,17 @@ from nbstream.filter import (
     KeptMailWalk,
     RememberingObserver,
 )
-from nbstream.own_models.index import OwnModelExpiry, OwnModelIndex
+from nbstream.own_models.index import OwnModelIndex
+from nbstream.server.background import BackgroundTasks
 from nbstream.server.listener import ListenerContext
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
-from nbstream.store.connection import PrimaryWatch
+from nbstream.store.connection import look_for_primary
 from nbstream.store.mirror.eviction import Evictor
 from nbstream.store.sender_lists import FollowedSenderLists
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable
 
     from nbstream.addresses import ListenAddress
     from nbstream.assembly.store import RedisClients
@@ -174,60 +176,35 @@ def make_parts(
     )
 
 
-BackgroundWork: TypeAlias = "tuple[str, Callable[[], Awaitable[None]]]"
-"""The name of work that goes on until it is cancelled, and what does it."""
-
-
-def background_work(
+def start_background_work(
     settings: Settings, parts: ServerParts, runtime: Callable[[], Runtime], *, does_chores: bool
-) -> Sequence[BackgroundWork]:
-    """Return the work that goes on beside mail.
+) -> None:
+    """Start the work that goes on beside mail.
 
     ``runtime`` returns what is in force. ``does_chores``: this process also does what one of those that share a
     model does for all of them.
     """
-    work: list[BackgroundWork] = [
-        ("mirror", parts.mirror.run),
-        ("memory", parts.recent_messages.run),
-        ("sender lists", parts.sender_lists.run),
-        ("own models", parts.own_models.run),
-    ]
+    background = parts.background
+    background.start("mirror", parts.mirror.run)
+    background.start("memory", parts.recent_messages.run)
+    background.every("sender lists", 1.0, parts.sender_lists.update)
+    background.start("own models", parts.own_models.run)
     if parts.correspondents:
-        work += [("correspondents", parts.correspondents.follow), ("sent mail", parts.correspondents.record)]
+        background.every("correspondents", 1.0, parts.correspondents.update)
+        background.start("sent mail", parts.correspondents.record)
     if parts.clients.embedded is None:
-        work.append(("primary", PrimaryWatch(parts.clients.client).run))
+        background.every("primary", 2.0, partial(look_for_primary, parts.clients.client))
     if parts.autolearn:
-        work += [("auto mirror", parts.autolearn.mirror.run), ("autolearner", parts.autolearn.learner.run)]
-    return [*work, *_chores(settings, parts, runtime)] if does_chores else work
+        background.start("auto mirror", parts.autolearn.mirror.run)
+        background.start("autolearner", parts.autolearn.learner.run)
+    if does_chores:
+        _start_chores(settings, parts, runtime)
 
 
-def _kept_mail_work(
-    parts: ServerParts, layer_mirror: Mirror, kept_seconds: float
-) -> Callable[[], Awaitable[None]]:
-    spam_filter = parts.spam_filter
-    learner = KeptMailLearner(spam_filter.parts, spam_filter.policy, parts.metrics.filter.autolearned)
-    walk = KeptMailWalk(learner, parts.recent_messages.oldest_between, kept_seconds)
-
-    async def walk_when_loaded() -> None:
-        await parts.mirror.loaded.wait()
-        await layer_mirror.loaded.wait()
-        await walk.run()
-
-    return walk_when_loaded
-
-
-def _own_model_work(settings: Settings, parts: ServerParts) -> Sequence[BackgroundWork]:
-    days = settings.own_models.expire_days
-    if days is None:
-        return []
-    index = OwnModelIndex(parts.clients.client, settings.model.name)
-    return [("own model expiry", OwnModelExpiry(index, days).run)]
-
-
-def _chores(settings: Settings, parts: ServerParts, runtime: Callable[[], Runtime]) -> Sequence[BackgroundWork]:
-    model, autolearn, metrics = parts.model, parts.autolearn, parts.metrics
+def _start_chores(settings: Settings, parts: ServerParts, runtime: Callable[[], Runtime]) -> None:
+    background, model, autolearn, metrics = parts.background, parts.model, parts.autolearn, parts.metrics
     retention = QuarantineRetention(parts.quarantine, settings.quarantine, metrics.delivery.quarantine_swept)
-    chores: list[BackgroundWork] = [("retention", retention.run)]
+    background.every("retention", 60.0, retention.step)
     if settings.digest:
         # Imported here: where there are no digests, and no page, Jinja2 is not loaded.
         from nbstream.assembly.digests import make_digests  # noqa: PLC0415 - see above
@@ -239,19 +216,34 @@ def _chores(settings: Settings, parts: ServerParts, runtime: Callable[[], Runtim
             return runtime().sender_lists.user_of(address)  # by the aliases that were read last
 
         digests = make_digests(settings, settings.digest, parts.clients.client, parts.next_hop, user_of, count)
-        chores.append(("digest", digests.run))
+        background.every("digest", 60.0, lambda: digests.step(time.time()))
     if autolearn:
         layer_model = autolearn.model
         reconciler = AutolearnReconciler(autolearn.layer, lambda: layer_model.disputed_messages(model))
-        chores.append(("reconciler", reconciler.run))
+        background.every("reconciler", 3600.0, reconciler.reconcile)
         if settings.kept_seconds is not None:
-            chores.append(("kept mail", _kept_mail_work(parts, autolearn.mirror, settings.kept_seconds)))
-    chores += _own_model_work(settings, parts)
+            _start_kept_mail(parts, autolearn.mirror, settings.kept_seconds)
+    unused_days = settings.own_models.expire_days
+    if unused_days is not None:
+        index = OwnModelIndex(parts.clients.client, settings.model.name)
+        # Not at once, since the use of a model is noted while the daemon runs.
+        background.every("own model expiry", 3600.0, partial(index.remove_unused, unused_days), waits_first=True)
     max_tokens = settings.model.max_tokens
     if max_tokens is not None:
-        evictor = Evictor(model, parts.mirror, max_tokens, metrics.store.evicted)
-        chores.append(("evictor", evictor.run))
+        background.every("evictor", 0.0, Evictor(model, parts.mirror, max_tokens, metrics.store.evicted).step)
         if autolearn:
             evictor = Evictor(autolearn.model, autolearn.mirror, max_tokens, metrics.store.evicted)
-            chores.append(("auto evictor", evictor.run))
-    return chores
+            background.every("auto evictor", 0.0, evictor.step)
+
+
+def _start_kept_mail(parts: ServerParts, layer_mirror: Mirror, kept_seconds: float) -> None:
+    spam_filter = parts.spam_filter
+    learner = KeptMailLearner(spam_filter.parts, spam_filter.policy, parts.metrics.filter.autolearned)
+    walk = KeptMailWalk(learner, parts.recent_messages.oldest_between, kept_seconds)
+
+    async def walk_when_loaded() -> None:
+        await parts.mirror.loaded.wait()
+        await layer_mirror.loaded.wait()
+        await walk.step()
+
+    parts.background.every("kept mail", 60.0, walk_when_loaded)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import logs
 from nbstream.daemon.listeners import LISTENERS, make_listener
-from nbstream.daemon.parts import background_work, make_parts
+from nbstream.daemon.parts import make_parts, start_background_work
 from nbstream.daemon.runtime import check_settings, make_runtime
 from nbstream.errors import StoreUnavailable
 from nbstream.server.sockets import bound_address
@@ -157,10 +157,9 @@ class Server:
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
         runtime = self._runtime = self._runtime_of(parts, self.settings)
-        for name, run in background_work(
+        start_background_work(
             self.settings, parts, lambda: self._runtime or runtime, does_chores=self._does_chores
-        ):
-            parts.background.start(name, run)
+        )
         if self._does_chores:
             parts.background.start(
                 "durability", partial(warn_about_durability, parts, self.settings.redis.wait_replicas)
@@ -201,7 +200,7 @@ class Server:
                 task.result()
 
     async def _open_listeners(self, parts: ServerParts, sockets: SocketsByName) -> None:
-        """Start all listeners of this process, and the background work of those that have some."""
+        """Start all listeners of this process."""
         for entry in LISTENERS:
             address = entry.listen_address(self.settings.listeners)
             if not entry.is_on(self.settings.listeners) or (address is not None and entry.name not in sockets):
@@ -213,9 +212,7 @@ class Server:
             self._listeners.append((entry, listener))
             if entry.counts_connections:
                 self._metrics.delivery.listener_opened(entry.name)
-            work = await listener.start(*sockets.get(entry.name, ()))
-            if work:
-                parts.background.start(entry.name, work)
+            await listener.start(*sockets.get(entry.name, ()))
 
     def _refuses_mail(self) -> bool:
         return self._is_draining and self.settings.listeners.smtp is not None

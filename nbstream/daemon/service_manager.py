@@ -8,16 +8,17 @@ that watches over the workers: one that stands sends none, and the service manag
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, MutableMapping
-from contextlib import asynccontextmanager, contextmanager
-from typing import Self
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
 
-from nbstream.store.cancellation import cancel_and_wait
+if TYPE_CHECKING:
+    from nbstream.server.background import BackgroundTasks
+
 
 _log = logging.getLogger(__name__)
 
@@ -72,14 +73,14 @@ class ServiceManager:
             if self._state == reloading:  # otherwise it drains by now
                 self._tell(_READY, self._status)
 
-    @asynccontextmanager
-    async def watched(self, status: Callable[[], str]) -> AsyncIterator[None]:
-        """Within the block, tell each change of ``status``, and send signs of life."""
-        task = asyncio.create_task(self._watch(status), name="service manager")
-        try:
-            yield
-        finally:
-            await cancel_and_wait(task)
+    def watch(self, background: BackgroundTasks, status: Callable[[], str]) -> None:
+        """From now on, tell each change of ``status``, and send signs of life."""
+
+        async def tell() -> None:
+            self.tell_again(status(), lives=True)
+
+        if self._address:
+            background.every("service manager", self.round_seconds, tell)
 
     @property
     def round_seconds(self) -> float:
@@ -95,11 +96,6 @@ class ServiceManager:
             self._tell(self._state, self._status)
         if self._watchdog_seconds and lives:
             self._send("WATCHDOG=1")
-
-    async def _watch(self, status: Callable[[], str]) -> None:
-        while self._address:
-            self.tell_again(status(), lives=True)
-            await asyncio.sleep(self.round_seconds)
 
     def _tell(self, state: str, status: str) -> None:
         """Send the whole state: whatever of it was not taken before is no loss."""

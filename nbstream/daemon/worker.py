@@ -32,7 +32,7 @@ from nbstream.daemon.status import NOT_LOADED, READY, STARTING
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import multiprocess
-from nbstream.store.cancellation import cancel_and_wait
+from nbstream.server.background import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,22 +146,21 @@ async def _serve(start: Mapping[str, Any], parent: _Parent) -> None:
         parent.tell(state())
 
     async def beat() -> None:
-        while True:
-            parent.tell(state())
-            await asyncio.sleep(BEAT_SECONDS)
-            metrics.registry.refresh()  # any worker exports the gauges of all
+        parent.tell(state())
+        metrics.registry.refresh()  # any worker exports the gauges of all
 
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, server.stop)
     loop.add_reader(parent.connection, parent.follow, server)
-    beating = asyncio.create_task(beat(), name="beat")
+    background = BackgroundTasks(metrics.process.background_failed)
+    background.every("beat", BEAT_SECONDS, beat)
     try:
         async with open_redis(settings, metrics.store.primary_lost) as clients:
             await server.run(clients, lambda: sockets, ready)
     finally:
         close_sockets(sockets)
         loop.remove_reader(parent.connection)
-        await cancel_and_wait(beating)
+        await background.stop()
 
 
 def _inherited_socket(descriptor: int) -> socket.socket:

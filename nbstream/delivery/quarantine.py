@@ -416,12 +416,11 @@ def _read_note(message: QuarantinedMessage, file: io.BufferedReader) -> Quaranti
 
 # The retention of the quarantine: messages that are older than the configured days are removed.
 
-_INTERVAL_SECONDS = 60.0
 _MESSAGES_PER_STEP = 1000  # the end of the daemon waits for the thread that removes them
 
 
 class QuarantineRetention:
-    """Removes messages older than ``days`` of the section (None: nothing) and counts the others, once a minute.
+    """Removes messages older than ``days`` of the section (None: nothing) and counts the others.
 
     ``on_swept`` is called with how many messages are left, how many were removed, and the room that is taken.
     """
@@ -436,20 +435,13 @@ class QuarantineRetention:
         self._days = section.days
         self._on_swept = on_swept
 
-    async def run(self) -> None:
-        """Remove messages until cancelled; log a problem once, and try again as long as it lasts."""
-        logged_problem = ""
-        while True:
-            try:
-                result = await self.remove_expired()
-                problem = result.problem
-            except InputError as error:
-                result, problem = None, str(error)
-            if problem and problem != logged_problem:
-                _log.warning("the quarantine cannot be swept: %s", problem)
-            logged_problem = problem
-            if result is None or result.removed < _MESSAGES_PER_STEP:
-                await asyncio.sleep(_INTERVAL_SECONDS)
+    async def step(self) -> None:
+        """Remove all messages that are old enough. Raises ``InputError`` where one of them cannot be removed."""
+        result = await self.remove_expired()
+        while result.removed == _MESSAGES_PER_STEP:
+            result = await self.remove_expired()
+        if result.problem:
+            raise InputError(result.problem)
 
     async def remove_expired(self) -> RetentionResult:
         """Remove messages once. Raises ``InputError``."""

@@ -28,7 +28,6 @@ from nbstream.filter.message_counts import AutolearnedCounts
 from nbstream.filter.parts import FilterObserver
 from nbstream.filter.sources import AUTOLEARN_SOURCE
 from nbstream.policy.autolearn import MAX_LEAD, WEIGHT_SHARE, is_balanced, is_known
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import LedgerEntry
 
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_QUEUED = 256  # candidates: the same number as of checks that wait to be remembered, at most 6 MB
-_RECONCILE_SECONDS = 3600.0
-_RETRY_SECONDS = 60.0
 
 
 class AutolearnReconciler:
@@ -57,18 +54,6 @@ class AutolearnReconciler:
     def __init__(self, layer: AutolearnLayer, disputed_messages: Callable[[], AsyncIterator[str]]) -> None:
         self._layer = layer
         self._disputed_messages = disputed_messages
-
-    async def run(self) -> None:
-        """Reconcile once an hour until cancelled, and one minute after a failure."""
-        while True:
-            stop_if_cancelled()
-            try:
-                await self.reconcile()
-                pause = _RECONCILE_SECONDS
-            except NbstreamError as error:
-                _log.warning("what people say does not replace all that was autolearned yet: %s", error)
-                pause = _RETRY_SECONDS
-            await asyncio.sleep(pause)
 
     async def reconcile(self) -> None:
         """Take back all that is disputed now. Raises ``StoreUnavailable``."""

@@ -13,7 +13,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
@@ -23,11 +22,10 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import HAM
-from nbstream.errors import NbstreamError, StoreIncompatible
+from nbstream.errors import StoreIncompatible
 from nbstream.filter.sources import KEPT_MAIL_SOURCE
 from nbstream.policy.autolearn import WEIGHT_SHARE, counts_kept_mail, is_kept_ham
 from nbstream.policy.verdict import Verdict
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import LedgerEntry
 
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _HAM = CLASSES[HAM]
-_WALK_SECONDS = 60.0
 _STEP = 100  # messages a walk: each takes two milliseconds of this process
 
 
@@ -113,20 +110,6 @@ class KeptMailWalk:
         self._kept_seconds = kept_seconds
         self._clock = clock
         self._walked_until = 0.0
-
-    async def run(self) -> None:
-        """Take a step every minute until cancelled; of failures in a row the first is logged."""
-        failing = False
-        while True:
-            stop_if_cancelled()
-            try:
-                await self.step()
-                failing = False
-            except NbstreamError as error:
-                if not failing:
-                    _log.warning("kept mail is not learned now: %s", error)
-                failing = True
-            await asyncio.sleep(_WALK_SECONDS)
 
     async def step(self) -> int:
         """Learn the next messages that were kept, and return how many. Raises ``StoreUnavailable``."""

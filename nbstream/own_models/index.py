@@ -6,13 +6,11 @@ removal that was interrupted is repeated by the next one.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nbstream.errors import StoreUnavailable
 from nbstream.own_models.listing import index_key, list_model, unlist_model
 from nbstream.own_models.store import OwnModelKeys, all_keys_pattern
 from nbstream.store.cancellation import stop_if_cancelled
@@ -31,7 +29,6 @@ _log = logging.getLogger(__name__)
 
 _BATCH = 500
 _DAY_SECONDS = 86_400
-_SWEEP_SECONDS = 3_600.0
 _DROPPED_SECONDS = 60  # by then each process that has the model in memory has read that it is gone
 _TOKEN_BYTES = 90  # of a name and a count in Redis; a message is its ledger entry and its record in the history
 _MESSAGE_BYTES = 2_500
@@ -135,6 +132,12 @@ class OwnModelIndex:
             count, names = count + len(names), await self._idle(until)
         return count
 
+    async def remove_unused(self, days: int) -> None:
+        """Remove the models that nobody has used for ``days``."""
+        count = await self.remove_idle(time.time() - _DAY_SECONDS * days)
+        if count:
+            _log.info("removed %d own models that were not used for %d days", count, days)
+
     async def _describe(self, found: list[tuple[str, float]]) -> list[ListedModel]:
         with store_errors():
             async with self._client.pipeline(transaction=False) as pipe:
@@ -153,23 +156,3 @@ class OwnModelIndex:
             stored = _TOKEN_BYTES * sum(lengths) + _MESSAGE_BYTES * sum(totals.messages) + _CHANGE_BYTES * changes
             models.append(ListedModel(name, used_at, totals, stored))
         return models
-
-
-class OwnModelExpiry:
-    """Removes the own models below ``index`` that nobody has used for ``days``."""
-
-    def __init__(self, index: OwnModelIndex, days: int) -> None:
-        self._index = index
-        self._days = days
-
-    async def run(self) -> None:
-        """Look once an hour, until cancelled: first after an hour, since use is noted while the daemon runs."""
-        while True:
-            await asyncio.sleep(_SWEEP_SECONDS)
-            try:
-                count = await self._index.remove_idle(time.time() - _DAY_SECONDS * self._days)
-            except StoreUnavailable as error:
-                _log.warning("own models that nobody uses are not removed now: %s", error)
-            else:
-                if count:
-                    _log.info("removed %d own models that were not used for %d days", count, self._days)

@@ -6,7 +6,6 @@ row. Nothing is stored: Prometheus keeps weeks, and knows all hosts.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -118,17 +117,11 @@ class ActivityRecorder:
         """Return what the metrics say now."""
         return MetricsSample.of(self._collect(), self._clock())
 
-    def record(self) -> None:
-        """Remember what was counted since the last time."""
+    async def record(self) -> None:
+        """Remember what was counted since the last time: a step that is repeated every ``SAMPLE_SECONDS``."""
         now = self.sample()
         self._rows.append(row_between(self._last, now))
         self._last = now
-
-    async def run(self) -> None:
-        """Record once a minute, until cancelled."""
-        while True:
-            await asyncio.sleep(SAMPLE_SECONDS)
-            self.record()
 
     def rows_until(self, now: MetricsSample) -> Sequence[ActivityRow]:
         """Return what is remembered, the oldest first, and what was counted since then."""

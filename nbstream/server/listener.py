@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.outlet import Outlet
     from nbstream.findings import Finding
     from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.server.background import BackgroundTasks
     from nbstream.server.limits import BytesInFlight
     from nbstream.server.message_service import MessageService
     from nbstream.server.metrics import DeliveryMetrics
@@ -35,11 +36,8 @@ if TYPE_CHECKING:
 class Listener(Protocol):
     """A way in for mail or for requests. There is one implementation for each protocol."""
 
-    async def start(self, *sockets: socket.socket) -> Callable[[], Awaitable[None]] | None:
-        """Serve on these sockets, which listen already.
-
-        A listener with background work returns it: the server runs it until the drain, and again if it fails.
-        """
+    async def start(self, *sockets: socket.socket) -> None:
+        """Serve on these sockets, which listen already."""
 
     def apply(self, runtime: Runtime) -> None:
         """Go by ``runtime`` from the next message on. It fails for no reason, and waits for nothing."""
@@ -53,8 +51,8 @@ class ListenerContext:
     """What a listener is made of besides its section of the settings.
 
     ``name`` is that of its entry, and ``message_service`` goes by it. Mail goes on through ``outlet``.
-    ``blocking_client`` is for commands of Redis that wait. ``hostname`` is that of the settings; None stands for
-    the name that the system has.
+    ``blocking_client`` is for commands of Redis that wait. ``background`` runs what goes on beside requests, until
+    the drain is over. ``hostname`` is that of the settings; None stands for the name that the system has.
     """
 
     name: str
@@ -65,6 +63,7 @@ class ListenerContext:
     metrics: DeliveryMetrics
     registry: MetricsRegistry
     outlet: Outlet
+    background: BackgroundTasks
     client: Redis
     blocking_client: Redis
     redis_timeout_seconds: float

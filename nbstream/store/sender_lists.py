@@ -9,16 +9,13 @@ afterwards all lists are read again, since another server may answer. No message
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nbstream.errors import StoreUnavailable
 from nbstream.policy.sender_lists import ListEntry, ListKind, OwnerList
 from nbstream.policy.sender_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES, SenderPattern
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.lua import lua_script
 from nbstream.store.redis_errors import readable_replies, store_errors
 
@@ -29,14 +26,11 @@ if TYPE_CHECKING:
 
     from nbstream.store.model.keys import ModelKeys
 
-_log = logging.getLogger(__name__)
-
 MAX_ALL_ENTRIES = 200_000
 """How many entries all lists of a model may have; each takes some 150 bytes of Redis and of each process."""
 
 MAX_ACTOR_LENGTH = 100
 
-_FOLLOW_SECONDS = 1.0
 _OWNERS_PER_STEP = 10
 
 
@@ -147,38 +141,30 @@ class FollowedSenderLists:
         """The lists that have entries, by their owners; the content of this mapping changes."""
         return self._lists
 
-    async def run(self) -> None:
-        """Follow what is stored, until cancelled; of failures in a row the first is logged."""
-        failing = False
-        while True:
-            stop_if_cancelled()
-            try:
-                await self.update()
-                failing = False
-            except StoreUnavailable as error:
-                if not failing:
-                    _log.warning("changes of sender lists are not seen now: %s", error)
-                failing, self._version = True, None
-            await asyncio.sleep(_FOLLOW_SECONDS)
-
     async def update(self) -> None:
-        """Read what has changed since the last time. Raises ``StoreUnavailable``."""
+        """Read what has changed since the last time; all after a failure, since another server may answer then.
+
+        Raises ``StoreUnavailable``.
+        """
+        last, self._version = self._version, None
         with store_errors(), readable_replies():
             about = await self._client.hmget(self._keys.sender_lists, ["version", "reload"])
             version, reload = (int(number or 0) for number in about)
-            last = self._version
-            if version == last:
-                return
-            if last is None or version < last or reload > last:
-                lists = await self._read(await self._all_owners())
-                self._lists.clear()
-            else:
-                lists = await self._read(await self._owners_since(last))
-            self._lists.update(lists)
-            for owner in [owner for owner in lists if not lists[owner]]:
-                del self._lists[owner]
+            if version != last:
+                await self._read_since(last if last is not None and reload <= last < version else None)
             self._version = version
-            self.loaded.set()
+        self.loaded.set()
+
+    async def _read_since(self, last: int | None) -> None:
+        """Read the lists that have changed since the version ``last``, or all."""
+        if last is None:
+            lists = await self._read(await self._all_owners())
+            self._lists.clear()
+        else:
+            lists = await self._read(await self._owners_since(last))
+        self._lists.update(lists)
+        for owner in [owner for owner in lists if not lists[owner]]:
+            del self._lists[owner]
 
     async def _all_owners(self) -> Sequence[bytes]:
         owners = [owner async for owner, _ in self._client.zscan_iter(self._keys.sender_list_owners, count=1000)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -21,10 +20,9 @@ from typing import TYPE_CHECKING
 
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.errors import InputError, RelayRefused, RelayUnavailable, StoreUnavailable
+from nbstream.errors import InputError, RelayRefused, RelayUnavailable
 from nbstream.logs import event_fields
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
-from nbstream.store.backoff import Backoff
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.users.digest_mail import Digest, DigestRenderer
 from nbstream.users.digest_state import DigestMarker, DigestState
@@ -42,8 +40,7 @@ MAX_LISTED = 100
 """The most messages that a digest lists."""
 
 _SETTLE_SECONDS = 60.0
-_INTERVAL_SECONDS = 60.0
-_RETRY_WAITS = (60.0, 300.0, 900.0)
+_RETRY_SECONDS = 300.0
 _DAY_SECONDS = 86_400
 _NO_KEY = LinkSigner(b"")
 
@@ -96,19 +93,15 @@ class Digests:
     def __init__(self, parts: DigestParts, count: Callable[[DigestOutcome], object] = lambda _: None) -> None:
         self._parts = parts
         self._count = count
+        self._again_at = 0.0
 
-    async def run(self, now: Callable[[], float] = time.time) -> None:
-        """Send what is due until cancelled; log why something could not be sent, and try again."""
-        backoff = Backoff(_RETRY_WAITS, random.random)
-        while True:
-            try:
-                is_done = await self.send_due(now())
-            except (InputError, StoreUnavailable) as error:
-                _log.warning("digest: nothing can be sent now: %s", error)
-                is_done = False
-            if is_done:
-                backoff.reset()
-            await asyncio.sleep(_INTERVAL_SECONDS if is_done else backoff.next_wait())
+    async def step(self, now: float) -> None:
+        """Send what is due; what the next hop put off is tried again after five minutes.
+
+        Raises ``InputError`` or ``StoreUnavailable``.
+        """
+        if now >= self._again_at and not await self.send_due(now):
+            self._again_at = now + _RETRY_SECONDS
 
     async def send_due(self, now: float) -> bool:
         """Send the digests that are due; return whether none has to be tried again.

@@ -6,13 +6,14 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from nbstream.daemon.service_manager import ServiceManager
+from nbstream.server.background import BackgroundTasks
 from tests.waiting import DEADLINE_SECONDS, until
 
 
@@ -49,6 +50,16 @@ def waiting(manager: socket.socket) -> list[str]:
     except BlockingIOError:
         manager.settimeout(DEADLINE_SECONDS)
         return datagrams
+
+
+@asynccontextmanager
+async def watched(told: ServiceManager, status: Callable[[], str]) -> AsyncIterator[None]:
+    background = BackgroundTasks(lambda _name, _failures: None)
+    told.watch(background, status)
+    try:
+        yield
+    finally:
+        await background.stop()
 
 
 def test_it_is_told_what_the_daemon_does(manager: socket.socket, path: str) -> None:
@@ -95,7 +106,7 @@ async def test_children_get_none_of_the_variables(manager: socket.socket, path: 
     told = ServiceManager.from_environment(environment)
 
     assert environment == {"HOME": "/"}
-    async with told.watched(str):
+    async with watched(told, str):
         await until(lambda: waiting(manager) == ["WATCHDOG=1"])
 
 
@@ -107,7 +118,7 @@ async def test_a_watchdog_over_another_process_gets_nothing(
 ) -> None:
     told = ServiceManager.from_environment({"NOTIFY_SOCKET": path, **variables})
 
-    async with told.watched(lambda: "accepts mail"):
+    async with watched(told, lambda: "accepts mail"):
         told.ready("accepts mail")
         await asyncio.sleep(0)
 
@@ -135,7 +146,7 @@ def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_new_status_is_told_once(manager: socket.socket, path: str) -> None:
     status = "no counts"
     told = ServiceManager(path)
-    async with told.watched(lambda: status):
+    async with watched(told, lambda: status):
         told.ready(status)
         assert waiting(manager) == ["READY=1\nSTATUS=no counts"]
 
@@ -154,7 +165,7 @@ async def test_one_that_does_not_read_holds_up_nothing_and_learns_the_state_late
             while True:
                 other.sendto(b"FULL=1", path)
     told = ServiceManager(path)
-    async with told.watched(lambda: "accepts mail"):
+    async with watched(told, lambda: "accepts mail"):
         told.ready("accepts mail")
         told.stopping()
         assert set(waiting(manager)) == {"FULL=1"}
@@ -166,7 +177,7 @@ async def test_one_that_does_not_read_holds_up_nothing_and_learns_the_state_late
 async def test_one_that_is_not_there_is_told_when_it_comes_back(path: str) -> None:
     told = ServiceManager(path)
     told.ready("accepts mail")
-    async with told.watched(lambda: "accepts mail"):
+    async with watched(told, lambda: "accepts mail"):
         with bound(path) as manager:
             await until(lambda: waiting(manager) == ["READY=1\nSTATUS=accepts mail"])
 
@@ -175,7 +186,7 @@ async def test_without_a_service_manager_nothing_happens(caplog: pytest.LogCaptu
     told = ServiceManager.from_environment({})
 
     told.ready("accepts mail")
-    async with told.watched(str):
+    async with watched(told, str):
         with told.reloading():
             await asyncio.sleep(0)
     told.stopping()

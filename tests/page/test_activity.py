@@ -74,13 +74,13 @@ def test_no_row_is_negative_and_a_count_that_began_anew_counts_whole(
         assert row.classes[name] == (count - former if count >= former else count)
 
 
-def test_a_day_is_remembered_and_what_was_counted_since_the_last_minute_shows_too() -> None:
+async def test_a_day_is_remembered_and_what_was_counted_since_the_last_minute_shows_too() -> None:
     metrics, now = DaemonMetrics.create(PYTHON), [NOW]
     recorder = ActivityRecorder(metrics.registry.collect, lambda: now[0])
     for _ in range(1500):
         metrics.delivery.delivered("smtp", "spam")
         now[0] += SAMPLE_SECONDS
-        recorder.record()
+        await recorder.record()
     metrics.delivery.delivered("smtp", "spam")
 
     rows = recorder.rows_until(recorder.sample())

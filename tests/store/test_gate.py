@@ -9,7 +9,7 @@ import pytest
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.connection.client import PrimaryWatch
+from nbstream.store.connection.client import look_for_primary
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.store.gate import Behaviour, Gate
@@ -51,7 +51,7 @@ async def test_a_connection_that_breaks_at_any_byte_of_its_replies(
                 for _ in range(2):  # also on a connection that was closed meanwhile
                     with pytest.raises(StoreUnavailable):
                         await read_until_it_fails(model)
-                await PrimaryWatch(client).look()
+                await look_for_primary(client)
 
 
 @pytest.mark.parametrize("behaviour", BREAKING)

@@ -13,9 +13,9 @@ from nbstream.store.connection import (
     ClusterNodes,
     ConnectionOptions,
     Login,
-    PrimaryWatch,
     SentinelNodes,
     TlsOptions,
+    look_for_primary,
     open_client,
     open_primary,
 )
@@ -114,7 +114,7 @@ async def test_a_watch_leaves_a_primary_that_was_replaced_and_still_runs(servers
         old.stop()
         servers.wait_for_new_primary(old)
 
-        await PrimaryWatch(client).look()
+        await look_for_primary(client)
 
         assert losses == ["other_server"]
         assert await teach(model, 1)
@@ -126,7 +126,7 @@ async def test_known_servers_are_used_while_all_sentinels_are_away(servers: Sent
         model = await Model(client, "test", 3600).open()
         for sentinel in servers.sentinels:
             sentinel.kill()
-        await PrimaryWatch(client).look()
+        await look_for_primary(client)
 
         assert await teach(model, 1)
         await client.connection_pool.disconnect()

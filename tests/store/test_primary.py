@@ -22,7 +22,7 @@ from redis.exceptions import (
 )
 
 from nbstream.errors import StoreForbids, StoreNotPrimary, StoreRefuses, StoreUnavailable
-from nbstream.store.connection import ConnectionOptions, Primary, PrimaryWatch, ServerGuard, open_client
+from nbstream.store.connection import ConnectionOptions, Primary, ServerGuard, look_for_primary, open_client
 from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
@@ -115,7 +115,7 @@ async def test_a_watch_sees_that_the_address_has_moved_without_any_command(addre
     address.proxy.target = address.pair.replica.socket
     assert await server_port(client) == old_server, "the open connection stays"
 
-    await PrimaryWatch(client).look()
+    await look_for_primary(client)
 
     assert losses == ["other_server"]
     assert await server_port(client) != old_server
@@ -125,17 +125,16 @@ async def test_a_watch_sees_that_the_address_has_moved_without_any_command(addre
 async def test_a_watch_sees_a_demotion_and_a_promotion_without_any_command(address: MovingAddress) -> None:
     primary = Primary()
     client = open_client(ConnectionOptions(address.url), primary=primary)
-    watch = PrimaryWatch(client)
-    await watch.look()
+    await look_for_primary(client)
     assert not at_replica(primary)
 
     await address.pair.promote()
     await address.pair.demote()
-    await watch.look()
+    await look_for_primary(client)
     assert at_replica(primary)
 
     address.proxy.target = address.pair.replica.socket
-    await watch.look()
+    await look_for_primary(client)
     assert not at_replica(primary)
     await client.aclose()
 

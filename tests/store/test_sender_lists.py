@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,6 +10,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.sender_lists import SITE, ListKind
 from nbstream.policy.sender_patterns import SenderPattern
+from nbstream.server.background import BackgroundTasks
 from nbstream.store import sender_lists
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
@@ -142,14 +142,13 @@ async def test_versions_grow_though_a_clock_goes_back(
 
 
 @pytest.fixture
-async def running(own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FollowedSenderLists]:
-    monkeypatch.setattr(sender_lists, "_FOLLOW_SECONDS", 0.01)
+async def running(own_redis: RedisServer) -> AsyncIterator[FollowedSenderLists]:
     client = open_client(ConnectionOptions(own_redis.url), retries=0)
     followed = FollowedSenderLists(client, KEYS)
-    task = asyncio.create_task(followed.run())
+    background = BackgroundTasks(lambda _name, _failures: None)
+    background.every("sender lists", 0.01, followed.update)
     yield followed
-    task.cancel()
-    await asyncio.wait([task])
+    await background.stop()
     await client.aclose()
 
 
@@ -161,7 +160,7 @@ async def test_while_redis_is_away_the_last_copy_holds_and_afterwards_what_is_th
     await until(lambda: sizes(running) == {ANN: 1})
 
     own_redis.stop()
-    await until(lambda: "changes of sender lists are not seen now" in caplog.text)
+    await until(lambda: "'sender lists' fails" in caplog.text)
     with pytest.raises(StoreUnavailable):
         async with open_client(ConnectionOptions(own_redis.url), retries=0) as client:
             await StoredSenderLists(client, KEYS).add(ANN, ALLOW, sender("b.example"), "ann")
@@ -169,4 +168,4 @@ async def test_while_redis_is_away_the_last_copy_holds_and_afterwards_what_is_th
 
     own_redis.start()  # it has kept nothing
     await until(lambda: sizes(running) == {})
-    assert caplog.text.count("changes of sender lists") == 1
+    assert caplog.text.count("'sender lists' fails") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from nbstream.daemon.parts import make_parts
 from nbstream.daemon.server import open_store
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreUnavailable
-from nbstream.store.connection import ConnectionOptions, PrimaryWatch, open_client
+from nbstream.server.background import BackgroundTasks
+from nbstream.store.connection import ConnectionOptions, look_for_primary, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import unpack_reply
@@ -70,15 +72,16 @@ async def test_a_mirror_and_a_watch_go_on(reply: bytes) -> None:
     ):
         mirror = Mirror(Model(client, "test", 3600), 0.2)
         following = asyncio.create_task(mirror.run())
-        watching = asyncio.create_task(PrimaryWatch(client, 0.01).run())
-        await until(lambda: server.connections >= 10 or following.done() or watching.done())
+        background = BackgroundTasks(lambda _name, _failures: None)
+        background.every("primary", 0.01, partial(look_for_primary, client))
+        await until(lambda: server.connections >= 10 or following.done())
 
         assert not following.done()
-        assert not watching.done()
         assert mirror.totals is None
-        for task in (following, watching):
-            task.cancel()
-        await asyncio.gather(following, watching, return_exceptions=True)
+        assert background.failing == []
+        await background.stop()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
 
 
 @pytest.mark.parametrize("reply", STRANGE_REPLIES)

@@ -7,7 +7,6 @@ import os
 import re
 import time
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from redis.asyncio import Redis
 
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError, StoreUnavailable
-from nbstream.users import digests as module
 from nbstream.users.digest_state import DigestMarker, DigestState
 from nbstream.users.digests import MAX_LISTED, DigestOutcome, last_due
 from nbstream.users.links import LinkPurpose
@@ -172,6 +170,19 @@ async def test_what_the_next_hop_defers_is_tried_again_and_the_others_are_sent(s
     assert site.outcomes == {DEFERRED: 2, SENT: 2}
 
 
+async def test_what_the_next_hop_defers_is_tried_again_after_five_minutes_and_not_each_minute(
+    site: DigestSite,
+) -> None:
+    await site.hold(BEFORE)
+    site.server.reply_to[ANN] = "452 4.2.2 full"
+    for minute in range(5):
+        await site.digests.step(DUE + 60 * minute)
+    assert site.outcomes == {DEFERRED: 1}
+    del site.server.reply_to[ANN]
+    await site.digests.step(DUE + 300)
+    assert site.outcomes == {DEFERRED: 1, SENT: 1}
+
+
 async def test_what_the_next_hop_refuses_for_good_waits_for_the_next_digest(site: DigestSite) -> None:
     await site.hold(BEFORE)
     site.server.data_reply = "554 no"
@@ -261,32 +272,6 @@ async def test_without_redis_nobody_gets_what_he_may_have_switched_off(
         with pytest.raises(StoreUnavailable):
             await site.digests.send_due(DUE)
         assert site.server.received == []
-
-
-async def test_the_work_goes_on_after_a_failure(
-    site: DigestSite, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "_RETRY_WAITS", (0.001,))
-    monkeypatch.setattr(module, "_INTERVAL_SECONDS", 0.001)
-    await site.hold(BEFORE)
-    calls = 0
-
-    with ExitStack() as other_process:
-        other_process.enter_context(site.state.locked())
-
-        def clock() -> float:
-            nonlocal calls
-            calls += 1
-            if calls == 2:
-                other_process.close()
-            if calls == 3:
-                raise asyncio.CancelledError
-            return DUE
-
-        with pytest.raises(asyncio.CancelledError):
-            await site.digests.run(clock)
-    assert "by another process" in caplog.text
-    assert site.subjects == {ANN: ["Cheap"]}
 
 
 # What is noted of the users.

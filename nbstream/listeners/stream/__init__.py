@@ -50,6 +50,7 @@ def _make(section: StreamListenerSettings, context: ListenerContext) -> Listener
         section.claim_seconds,
         context.bytes_in_flight,
         context.message_service,
+        context.background,
         StreamMetrics(context.registry),
     )
 

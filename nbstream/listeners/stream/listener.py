@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, LessonOutcome
     from nbstream.listeners.stream.metrics import StreamMetrics
     from nbstream.mail.message import Message
+    from nbstream.server.background import BackgroundTasks
     from nbstream.server.message_service import MessageHandler, MessageService
     from nbstream.server.runtime import Runtime
     from nbstream.store.stream_queue import QueueEntry, StreamQueue
@@ -60,6 +61,7 @@ class StreamListener:
         claim_seconds: float,
         bytes_in_flight: BytesInFlight,
         message_service: MessageService,
+        background: BackgroundTasks,
         observer: StreamMetrics,
         *,
         max_message_bytes: int = 10 << 20,
@@ -70,6 +72,7 @@ class StreamListener:
         self._max_message_bytes = max_message_bytes
         self._max_in_flight = max_in_flight
         self._message_service = message_service
+        self._background = background
         self._observer = observer
         self._bytes_in_flight = bytes_in_flight
         self._active_entries: dict[bytes, QueueEntry] = {}
@@ -80,10 +83,12 @@ class StreamListener:
         self._ended = asyncio.Event()
         self._ended.set()
 
-    async def start(self, *sockets: socket.socket) -> Callable[[], Awaitable[None]]:
-        """Return the work that answers entries; the listener has no sockets."""
+    async def start(self, *sockets: socket.socket) -> None:
+        """Begin to answer entries; the listener has no sockets."""
         assert not sockets
-        return self.run
+        self._background.start("stream", self.run)
+        self._background.every("stream claims", self._claim_seconds / 3, self._claim_abandoned)
+        self._background.every("stream renewals", min(_RENEW_SECONDS, self._claim_seconds / 3), self._renew_claims)
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next entry on."""
@@ -94,14 +99,10 @@ class StreamListener:
         self._ended.clear()
         try:
             async with asyncio.TaskGroup() as group:
-                renewing = group.create_task(self._renew_claims(), name="stream: renew claims")
-                claiming = group.create_task(self._claim_abandoned(), name="stream: claim")
                 await self._read(group)
-                await claiming
-                while self._active_entries:  # their claims are renewed until the last one ends
+                while self._active_entries:
                     self._changed.clear()
                     await self._changed.wait()
-                renewing.cancel()
             with suppress(StoreUnavailable):
                 await self._queue.remove_idle_consumers(leave=True)
         finally:
@@ -152,26 +153,17 @@ class StreamListener:
         return 0
 
     async def _claim_abandoned(self) -> None:
-        """Try the entries that other workers left, one at a time; of failures in a row the first one is logged.
+        """Try the entries that other workers left, one at a time. Raises ``StoreUnavailable``.
 
         Claims are renewed first: after an outage of Redis our own active entries look as if they were left.
         """
-        failing = False
         while not self._draining.is_set():
             stop_if_cancelled()
-            try:
-                await self._queue.renew_claims(list(self._active_entries))
-                claim = await self._queue.claim()
-                if claim is None:
-                    await self._queue.remove_idle_consumers()
-                failing = False
-            except StoreUnavailable as error:
-                if not failing:
-                    _log.warning("nothing is taken over from other workers: %s", error)
-                claim, failing = None, True
+            await self._queue.renew_claims(list(self._active_entries))
+            claim = await self._queue.claim()
             if claim is None:
-                await self._pause(self._claim_seconds / 3)
-                continue
+                await self._queue.remove_idle_consumers()
+                return
             outcome, entry = claim.outcome, claim.entry
             if outcome is ClaimOutcome.CLAIMED and not self._begin(entry):
                 continue
@@ -184,13 +176,9 @@ class StreamListener:
                 _log.warning("an entry was %s", fate, extra=fields)
 
     async def _renew_claims(self) -> None:
-        """Renew the claims on active entries, and report how many entries wait, until cancelled."""
-        while True:
-            stop_if_cancelled()
-            with suppress(StoreUnavailable):  # the other two tasks log it
-                await self._queue.renew_claims(list(self._active_entries))
-                self._observer.backlog_measured(await self._queue.backlog())
-            await asyncio.sleep(min(_RENEW_SECONDS, self._claim_seconds / 3))
+        """Renew the claims on active entries, and report how many entries wait. Raises ``StoreUnavailable``."""
+        await self._queue.renew_claims(list(self._active_entries))
+        self._observer.backlog_measured(await self._queue.backlog())
 
     async def _pause(self, seconds: float) -> None:
         stop_if_cancelled()

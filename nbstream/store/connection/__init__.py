@@ -1,6 +1,6 @@
 """Connections to Redis: where the primary is, the client that uses it, and what a server could lose."""
 
-from nbstream.store.connection.client import PrimaryWatch, open_client
+from nbstream.store.connection.client import look_for_primary, open_client
 from nbstream.store.connection.durability import DurabilityRisk, FoundRisk, durability_risks
 from nbstream.store.connection.options import (
     ClusterNodes,
@@ -18,11 +18,11 @@ __all__ = [
     "FoundRisk",
     "Login",
     "Primary",
-    "PrimaryWatch",
     "SentinelNodes",
     "ServerGuard",
     "TlsOptions",
     "durability_risks",
+    "look_for_primary",
     "open_client",
     "open_primary",
     "primary_of",

@@ -8,7 +8,6 @@ traffic.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from contextlib import suppress
 from typing import Any
@@ -22,14 +21,12 @@ from redis.backoff import EqualJitterBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from nbstream import __version__
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection.options import ConnectionOptions, tls_connection_class
 from nbstream.store.connection.primary import Primary, open_primary
 from nbstream.store.redis_errors import loss_reason
 
 _log = logging.getLogger(__name__)
 
-_WATCH_SECONDS = 2.0
 _RETRY_SECONDS = 0.1  # the longest wait; the shortest is half of it
 _MAX_CONNECTIONS = 32
 _CLIENT = "nbstream-"
@@ -158,32 +155,19 @@ def _run_id(server_section: object) -> str | None:
     return None
 
 
-class PrimaryWatch:
-    """Opens a connection every two seconds: where it reaches another server, all others are dropped.
+async def look_for_primary(client: Redis) -> None:
+    """Open a connection: where it reaches another server than the others, those are dropped.
 
     An address may move away from a server that still runs, and still calls itself a primary. The connections to it
-    stay open then, and nothing but a new connection shows where the address leads now.
+    stay open then, and nothing but a new connection shows where the address leads now. What cannot be reached is
+    not reported: the mirror does that.
     """
-
-    def __init__(self, client: Redis, seconds: float = _WATCH_SECONDS) -> None:
-        pool = client.connection_pool
-        assert isinstance(pool, PrimaryPool)
-        self._pool = pool
-        self._seconds = seconds
-
-    async def run(self) -> None:
-        """Look until cancelled."""
-        while True:
-            stop_if_cancelled()
-            await asyncio.sleep(self._seconds)
-            await self.look()
-
-    async def look(self) -> None:
-        """Look once. What cannot be reached is not reported: the mirror does that."""
-        try:
-            await self._pool.look_anew()
-        except (RedisError, OSError) as error:
-            _log.debug("the primary cannot be reached: %s", error)
+    pool = client.connection_pool
+    assert isinstance(pool, PrimaryPool)
+    try:
+        await pool.look_anew()
+    except (RedisError, OSError) as error:
+        _log.debug("the primary cannot be reached: %s", error)
 
 
 def open_client(options: ConnectionOptions, retries: int = 1, primary: Primary | None = None) -> Redis:

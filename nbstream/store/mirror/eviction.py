@@ -37,7 +37,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.counts import is_sum
-from nbstream.errors import NbstreamError
 from nbstream.logs import event_fields
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model import ledger
@@ -63,7 +62,6 @@ _SPARE_SHARE = 0.1  # of the limit: how many more tokens are selected than the s
 _TOKENS_PER_STEP = 250  # 0.9 ms of Redis in a model of 600,000 tokens; 500 would be 1.5 ms
 _CONCURRENT_STEPS = 4
 _COMPARED_BYTES = 24
-_RETRY_SECONDS = 1.0  # short, because a flood goes on meanwhile
 _NOTHING_SECONDS = 10.0  # as after a failover, until the mirror has loaded what is left
 
 
@@ -79,22 +77,12 @@ class Evictor:
         self._limit = limit
         self._on_evicted = on_evicted
 
-    async def run(self) -> None:
-        """Evict tokens whenever it is necessary, until cancelled; of failures in a row the first is logged."""
-        failing = False
-        while True:
-            stop_if_cancelled()
-            await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit))
-            try:
-                with readable_replies():
-                    pause = 0.0 if await self.evict_once() else _NOTHING_SECONDS
-                failing = False
-            except NbstreamError as error:
-                if not failing:
-                    _log.warning("the vocabulary reaches model.max_tokens, and the sweep failed: %s", error)
-                pause, failing = _RETRY_SECONDS, True
-            stop_if_cancelled()
-            await asyncio.sleep(pause)
+    async def step(self) -> None:
+        """Wait until it is necessary to evict tokens, and evict once. Raises ``StoreUnavailable``."""
+        await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit))
+        with readable_replies():
+            if not await self.evict_once():
+                await asyncio.sleep(_NOTHING_SECONDS)
 
     async def evict_once(self) -> int:
         """Evict once and return the number of tokens that were forgotten or mended.

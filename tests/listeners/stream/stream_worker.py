@@ -22,6 +22,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.recipient_rules import RecipientRules
+from nbstream.server.background import BackgroundTasks
 from nbstream.server.limits import BytesInFlight
 from nbstream.server.message_service import MessageService
 from nbstream.server.runtime import Runtime
@@ -95,8 +96,13 @@ class Worker:
     mirror: Mirror
     metrics: DaemonMetrics
     client: Redis
-    task: asyncio.Task[None]
+    background: BackgroundTasks
     stack: AsyncExitStack = field(repr=False)
+    death: asyncio.Task[None] | None = None
+
+    def die(self) -> None:
+        """End with whatever is in hand."""
+        self.death = asyncio.create_task(self.background.stop())
 
     async def add(self, **fields: str | bytes) -> bytes:
         stream_id: Any = await self.client.xadd(self.model.keys.incoming, dict(fields))  # type: ignore[arg-type]
@@ -155,13 +161,14 @@ async def working(
         bytes_in_flight = BytesInFlight(options.pop("max_bytes_in_flight", 64 << 20))
         runtime = make_runtime(spam_filter, rules=rules)
         service = MessageService("stream", runtime, metrics.delivery)
+        background = BackgroundTasks(metrics.process.background_failed)
         listener = StreamListener(
-            queue, claim_seconds, bytes_in_flight, service, StreamMetrics(metrics.registry), **options
+            queue, claim_seconds, bytes_in_flight, service, background, StreamMetrics(metrics.registry), **options
         )
-        work = await listener.start()
-        task = asyncio.ensure_future(work())
-        spam_filter.die = task.cancel
-        stack.push_async_callback(asyncio.wait, [task])
-        stack.callback(task.cancel)
-        yield Worker(listener, runtime, service, spam_filter, queue, model, mirror, metrics, client, task, stack)
-        assert not task.done() or task.cancelled() or not task.exception()
+        worker = Worker(
+            listener, runtime, service, spam_filter, queue, model, mirror, metrics, client, background, stack
+        )
+        spam_filter.die = worker.die
+        await listener.start()
+        stack.push_async_callback(background.stop)
+        yield worker

@@ -16,7 +16,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.listeners.stream.stream_worker import FAULTS, HAM, SPAM, Worker, working
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.waiting import until
 
 
 async def test_a_fault_is_tried_again_and_then_set_aside(client: Redis, shared_redis: RedisServer) -> None:
@@ -46,8 +46,7 @@ async def test_an_entry_that_ends_its_workers_is_set_aside_and_others_are_answer
         stream_ids = [stream_id.decode() for stream_id in await pipe.execute()]
     for _ in range(3):
         async with working(client, shared_redis.url, claim_seconds=1) as worker:
-            await asyncio.wait([worker.task], timeout=DEADLINE_SECONDS)
-            assert worker.task.cancelled()
+            await until(lambda: worker.death is not None and worker.death.done())
 
     async with working(client, shared_redis.url, claim_seconds=1) as worker:
         await worker.answered(*stream_ids)
@@ -147,7 +146,7 @@ async def test_the_entries_of_a_dead_worker_are_taken_over(client: Redis, shared
     async with working(client, shared_redis.url, claim_seconds=1) as dead:
         stream_ids = [(await dead.add(text=f"slow {number}")).decode() for number in range(5)]
         await until(lambda: len(dead.filter.begun) == 5)
-        dead.task.cancel()
+        dead.die()
         async with working(client, shared_redis.url, claim_seconds=1) as successor:
             successor.filter.go.set()
             await successor.answered(*stream_ids)
@@ -167,7 +166,6 @@ async def test_draining_answers_active_entries_and_leaves_the_rest(
         await asyncio.sleep(0)
         worker.filter.go.set()
         await draining
-        await worker.task
 
         assert [answer["entry"] for answer in await worker.answers()] == stream_ids[:2]
         assert await client.xlen(worker.model.keys.incoming) == 3
@@ -233,7 +231,7 @@ async def test_a_key_of_another_type_is_logged_and_waited_for(
     await client.set(keys.incoming, "no stream")
     async with working(client, shared_redis.url) as worker:
         await until(lambda: "entries wait: Redis: ResponseError: WRONGTYPE" in caplog.text)
-        await until(lambda: "nothing is taken over from other workers" in caplog.text)
+        await until(lambda: "'stream claims' fails" in caplog.text)
         assert len(caplog.records) < 5
         await client.delete(keys.incoming)
 

@@ -16,6 +16,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
+from nbstream.server.background import BackgroundTasks
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.eviction import START_SHARE, TARGET_SHARE, Evictor
 from nbstream.store.mirror.mirror import Mirror
@@ -47,13 +48,13 @@ async def mirror(model: Model) -> AsyncIterator[Mirror]:
 
 
 @asynccontextmanager
-async def running_evictor(evictor: Evictor) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(evictor.run())
+async def running_evictor(evictor: Evictor) -> AsyncIterator[BackgroundTasks]:
+    background = BackgroundTasks(lambda _name, _failures: None)
+    background.every("evictor", 0.0, evictor.step)
     try:
-        yield task
+        yield background
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await background.stop()
 
 
 def make_evictor(model: Model, mirror: Mirror, limit: int, evicted: Callable[[int], object] = int) -> Evictor:
@@ -272,11 +273,8 @@ async def test_a_server_out_of_memory_can_still_evict(own_redis: RedisServer) ->
     await client.aclose()
 
 
-async def test_a_failed_eviction_is_tried_again(
-    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    for pause in ("_RETRY_SECONDS", "_NOTHING_SECONDS"):
-        monkeypatch.setattr(f"nbstream.store.mirror.eviction.{pause}", 0.01)
+async def test_a_failed_eviction_is_tried_again(own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nbstream.store.mirror.eviction._NOTHING_SECONDS", 0.01)
     client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     model = Model(client, "test", 3600)
     async with running(Mirror(model, 1.0)) as mirror:
@@ -284,9 +282,8 @@ async def test_a_failed_eviction_is_tried_again(
         await caught_up(model, mirror)
         own_redis.stop()
         await until(lambda: not mirror.following)
-        async with running_evictor(make_evictor(model, mirror, LIMIT)) as task:
-            await until(lambda: "the sweep failed" in caplog.text)
-            assert not task.done()
+        async with running_evictor(make_evictor(model, mirror, LIMIT)) as background:
+            await until(lambda: background.failing == ["evictor"])
             own_redis.start()  # empty
             await until(lambda: mirror.vocabulary_size == 0)
             await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)]))
