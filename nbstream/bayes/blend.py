@@ -10,7 +10,7 @@ counted, the level above adds some that nobody has counted, and they have its ra
 are is the strength of the prior.
 
 For the choice of the constants, and what was tried and not chosen, see docs/experiments.md, "Own models". For the
-derivation see docs/explanation/own-models.md.
+derivation see docs/explanation/how-it-works.md, "Own models".
 """
 
 from __future__ import annotations
