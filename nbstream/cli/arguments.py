@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from nbstream.wire.moments import parse_moment
 
 if TYPE_CHECKING:
-    from nbstream.cli.imap.url import ImapFolder
+    from nbstream.cli.imap.folders import ImapFolder
     from nbstream.mailboxes.template import PathTemplate, UrlTemplate
     from nbstream.policy.sender_patterns import SenderPattern
 
@@ -94,7 +94,7 @@ def file_path(text: str) -> Path:
 
 def imap_folder(text: str) -> ImapFolder:
     """Return a folder of an IMAP server."""
-    from nbstream.cli.imap.url import parse_imap_url  # noqa: PLC0415 - only this argument needs it
+    from nbstream.cli.imap.folders import parse_imap_url  # noqa: PLC0415 - only this argument needs it
 
     try:
         return parse_imap_url(text)

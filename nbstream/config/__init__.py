@@ -5,15 +5,17 @@ Rules: every key is optional and has a safe default. An unknown key is refused, 
 feature, in its ``settings`` module. What is imported here starts quickly: no numpy, no Redis, no listener.
 """
 
-from nbstream.config.live_settings import (
+from nbstream.config.loading import (
     LIVE_SECTIONS,
     POLICY_SECTIONS,
     changed_keys,
+    find_config_file,
     keys_awaiting_restart,
+    load_settings,
+    make_settings,
     merge_live_settings,
     policy_hash,
 )
-from nbstream.config.loading import find_config_file, load_settings, make_settings
 from nbstream.config.settings import Settings
 
 __all__ = [

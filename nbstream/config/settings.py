@@ -40,8 +40,7 @@ from nbstream.policy.verdict import Verdict
 from nbstream.server.settings import LimitsSettings
 from nbstream.settings.values import AuthservIds, FilePath, Section, read_host_name
 from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
-from nbstream.users.page_settings import UserPageSettings
-from nbstream.users.settings import DigestSettings
+from nbstream.users.settings import DigestSettings, UserPageSettings
 
 _KEPT_SHARE = 2 / 3  # of memory.hours: people have days to move a message, and it is still remembered then
 _LEARNED_BYTES = 16 << 20  # of the spool: two segments of what was learned and is not removed yet

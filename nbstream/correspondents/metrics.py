@@ -8,7 +8,7 @@ from prometheus_client import Counter, Gauge
 
 if TYPE_CHECKING:
     from nbstream.correspondents.store import Correspondents
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
 
 
 class CorrespondentGauges:

@@ -50,11 +50,10 @@ from nbstream.user_page import views as user_views
 from nbstream.user_page.login import USER_AREA, LoginParts, UserLogin, UserPageMetrics, UserSessions
 from nbstream.user_page.own_mail import OwnExplanation, OwnMail, OwnMailParts
 from nbstream.user_page.texts import TEXTS as USER_TEXTS
-from nbstream.users.held_mail import HeldMail, HeldMailParts
+from nbstream.users.held_mail import DIGEST_SOURCE, USER_PAGE_SOURCE, HeldMail, HeldMailParts, UserTeacher
 from nbstream.users.links import LinkKeys
 from nbstream.users.login_servers import make_login_server
 from nbstream.users.preferences import UserPreferences
-from nbstream.users.teacher import DIGEST_SOURCE, USER_PAGE_SOURCE, UserTeacher
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,8 +64,7 @@ if TYPE_CHECKING:
     from nbstream.page.requests import View
     from nbstream.server.runtime import Runtime
     from nbstream.store.recent.checked_messages import CheckedMessage
-    from nbstream.users.page_settings import UserPageSettings
-    from nbstream.users.settings import DigestSettings
+    from nbstream.users.settings import DigestSettings, UserPageSettings
 
 
 def make_metrics_listener(context: HttpContext) -> HttpListener:

@@ -17,7 +17,7 @@ from nbstream import __version__
 from nbstream.correspondents.metrics import CorrespondentGauges, CorrespondentMetrics
 from nbstream.filter.metrics import FilterMetrics
 from nbstream.filter.model_metrics import AutolearnGauges, ModelGauges
-from nbstream.metrics.registry import MetricsRegistry, StateGauge
+from nbstream.metrics import MetricsRegistry, StateGauge
 from nbstream.own_models.metrics import OwnModelMetrics
 from nbstream.server.metrics import DeliveryMetrics
 from nbstream.store.metrics import StoreMetrics

@@ -47,8 +47,14 @@ from nbstream.daemon.worker import APPLIED, BEAT_SECONDS, FAILED, FAILED_FOR_GOO
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import WorkerFailed, WorkerFailedForGood
 from nbstream.logs import event_fields
-from nbstream.metrics import multiprocess
-from nbstream.metrics.registry import MetricsRegistry
+from nbstream.metrics import (
+    SUPERVISOR,
+    MetricsRegistry,
+    create_member_files,
+    join_folder,
+    member_died,
+    prepare_folder,
+)
 from nbstream.server.control_socket import ControlListener
 from nbstream.store.backoff import RESTART_WAITS, Backoff
 from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
@@ -276,10 +282,10 @@ class Supervisor:
         _log.info("starting nbstream %s", nbstream.__version__, extra=fields)
         with ExitStack() as stack:
             stack.enter_context(lock_daemon(self._settings.state_dir))
-            members = [multiprocess.SUPERVISOR, *(str(worker.number) for worker in self._workers)]
+            members = [SUPERVISOR, *(str(worker.number) for worker in self._workers)]
             with translate_os_errors(self._settings.state_dir):
-                multiprocess.prepare_folder(self._metrics_folder, members)
-            multiprocess.join_folder(self._metrics_folder, multiprocess.SUPERVISOR)
+                prepare_folder(self._metrics_folder, members)
+            join_folder(self._metrics_folder, SUPERVISOR)
             self._metrics = ProcessMetrics(MetricsRegistry(self._metrics_folder), self._engine.name)
             self._reloader = Reloader(self._settings, self._apply_settings, self._metrics)
             stack.enter_context(self._embedded_redis())
@@ -404,7 +410,7 @@ class Supervisor:
 
     def _start(self, worker: Worker) -> None:
         try:
-            multiprocess.create_member_files(self._metrics_folder, str(worker.number))
+            create_member_files(self._metrics_folder, str(worker.number))
             sockets = self._sockets.open_for_worker()
             try:
                 worker.start(self._reloader.settings, self._metrics_folder, sockets)
@@ -446,7 +452,7 @@ class Supervisor:
         if ending and not self._any_was_ready:
             self._fail(WorkerFailed(f"no worker gets ready: the first to end {ending}"))
             return
-        multiprocess.member_died(self._metrics_folder, str(worker.number))
+        member_died(self._metrics_folder, str(worker.number))
         fields = event_fields(worker=worker.number, seconds=worker.start_later())
         if ending:
             self._metrics.worker_died()

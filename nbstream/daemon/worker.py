@@ -31,7 +31,7 @@ from nbstream.daemon.sockets import close_sockets
 from nbstream.daemon.status import NOT_LOADED, READY, STARTING
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import CannotStart, NbstreamError
-from nbstream.metrics import multiprocess
+from nbstream.metrics import join_folder
 from nbstream.server.background import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ async def _serve(start: Mapping[str, Any], parent: _Parent) -> None:
     settings, number = _read_settings(start["settings"]), int(start["number"])
     logs.set_up_logging(settings.log, {"worker": number})
     folder = Path(start["metrics"])
-    multiprocess.join_folder(folder, str(number))
+    join_folder(folder, str(number))
     engine = choose_engine()
     metrics = DaemonMetrics.create(engine, folder)
     server = Server(settings, engine, metrics, worker=number)

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
 from nbstream.assembly.policy import make_message_reader
+from nbstream.doctor.connections import connect
 from nbstream.doctor.examination import in_thread
-from nbstream.doctor.listeners import connect
 from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners.milter import MILTER
 from nbstream.listeners.smtp import LMTP, SMTP

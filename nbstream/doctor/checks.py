@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.daemon.status import DaemonStatus, ask_daemon_status
 from nbstream.doctor import canary
+from nbstream.doctor.connections import examine_listeners, examine_login_server, examine_next_hop
 from nbstream.doctor.daemon import examine_configuration, examine_daemon
 from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks
-from nbstream.doctor.listeners import examine_listeners
 from nbstream.doctor.machine import examine_machine
 from nbstream.doctor.model import examine_lists, examine_model
-from nbstream.doctor.next_hop import examine_login_server, examine_next_hop
 from nbstream.doctor.permissions import examine_permissions
 from nbstream.doctor.redis_server import examine_redis
 from nbstream.errors import NbstreamError

@@ -3,28 +3,34 @@
 Rules: the filter is the one of the daemon, and a message reaches it like mail, without verdict headers from
 outside. A row of the result says what was known before the label, and contains the true label even if a flipped
 one was learned.
+
+The verdict of another filter is read from a header field that it wrote into stored mail. A sender can write such a
+field too. Therefore all copies of it have to agree: a message whose copies contradict each other has no verdict.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import re
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from nbstream.evaluation import regimes
-from nbstream.evaluation.other_filter import read_verdict
 from nbstream.filter import LessonOutcome, TokenizedMessage
 from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
 from nbstream.filter.message_counts import count_names
+from nbstream.mail import header_fields
 from nbstream.mail.addresses import parse_address, read_from
+from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
-from nbstream.policy.verdict import Thresholds
+from nbstream.policy.verdict import Thresholds, Verdict
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer
 
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from nbstream.policy.message_reader import MessageReader
     from nbstream.policy.verdict import Verdict
     from nbstream.tokens.tokenizer import TakenApart, Tokens
+
 
 _SOURCE = "evaluate"
 
@@ -297,3 +304,30 @@ async def _allow_cancellation() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+_WORDS = MappingProxyType(
+    {
+        **dict.fromkeys(("no", "false", "ham", "innocent", "whitelisted", "greylist", "soft"), Verdict.HAM),
+        **dict.fromkeys(("yes", "true", "spam", "virus", "blacklisted", "add", "rewrite"), Verdict.SPAM),
+        **dict.fromkeys(("quarantine", "discard", "reject"), Verdict.SPAM),
+        "unsure": Verdict.UNSURE,
+    }
+)
+"""What the first words of a value say, in lower case; "no action" and "add header" are actions of rspamd."""
+
+_FIRST_WORD = re.compile(rb"\s*(?:[\w.-]+:\s*)?([A-Za-z]+)")  # X-Spamd-Result begins with "default: "
+
+
+def read_verdict(raw: bytes, field_name: str) -> Verdict | None:
+    """Return what the fields of this name say of a message: ham, unsure or spam, and None for no verdict."""
+    message = normalize_line_ends(raw)
+    fields = header_fields.parse_fields(message, header_fields.body_offset(message))
+    values = [field.value for field in fields if field.name == field_name.lower()]
+    verdicts = {_verdict_of(value) for value in values}
+    return verdicts.pop() if len(verdicts) == 1 else None
+
+
+def _verdict_of(value: bytes) -> Verdict | None:
+    word = _FIRST_WORD.match(value)
+    return _WORDS.get(word[1].decode("ascii").lower()) if word else None

@@ -13,7 +13,7 @@ from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
     from nbstream.filter import Check, CheckSeconds, Lesson
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.tokens.tokenizer import Tokens
 

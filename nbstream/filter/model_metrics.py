@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from prometheus_client import Gauge
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.metrics.registry import StateGauge
+from nbstream.metrics import StateGauge
 from nbstream.policy.budget import budget_guarantees
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nbstream.filter import FilterPolicy
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
     from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.store.connection import Primary
     from nbstream.store.mirror.mirror import Mirror

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
     from nbstream.page.rendering import PageRenderer
     from nbstream.server.peers import Peer
     from nbstream.users.held_mail import HeldMail, HeldMessage

@@ -20,8 +20,16 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.imap.connection import ImapError, ImapRefused, LimitedClient, logged_in
-from nbstream.imap.messages import MAX_MESSAGE_BYTES, UIDS_PER_COMMAND, read_contents, read_sizes
+from nbstream.imap import (
+    MAX_MESSAGE_BYTES,
+    UIDS_PER_COMMAND,
+    ImapError,
+    ImapRefused,
+    LimitedClient,
+    logged_in,
+    read_contents,
+    read_sizes,
+)
 from nbstream.mailboxes.folder_roles import decode_folder_name, folder_role
 from nbstream.mailboxes.letters import (
     EMPTY_LETTER,

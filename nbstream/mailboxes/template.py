@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from nbstream.imap.connection import IMAP_PORTS, ImapAccount
+from nbstream.imap import IMAP_PORTS, ImapAccount
 
 _VARIABLE = re.compile(r"%(.?)", re.DOTALL)
 _PATTERNS = {"u": r"[^/]+", "n": r"[^/@]+", "d": r"[^/@]+"}

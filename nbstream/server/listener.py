@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nbstream.addresses import ListenAddress
     from nbstream.delivery.outlet import Outlet
     from nbstream.findings import Finding
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
     from nbstream.server.background import BackgroundTasks
     from nbstream.server.limits import BytesInFlight
     from nbstream.server.message_service import MessageService

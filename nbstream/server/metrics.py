@@ -15,7 +15,7 @@ from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 if TYPE_CHECKING:
     from nbstream.delivery.quarantine_index import QuarantineUsage
     from nbstream.filter.metrics import FilterMetrics
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
     from nbstream.policy.sender_lists import ListDecision
 
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)

@@ -9,7 +9,7 @@ from prometheus_client import Counter
 from nbstream.store.redis_errors import LOSS_REASONS
 
 if TYPE_CHECKING:
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
 
 
 class StoreMetrics:

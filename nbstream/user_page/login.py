@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
     from nbstream.page.rendering import PageRenderer
     from nbstream.server.peers import Network, Peer
     from nbstream.store.logins import AttemptCounts, LoginKeys

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from nbstream.page.requests import Answer, PageRequest
     from nbstream.store.sender_lists import StoredSenderLists
     from nbstream.user_page.own_mail import OwnMail
-    from nbstream.users.held_mail import HeldMail
+    from nbstream.users.held_mail import HeldMail, UserTeacher
     from nbstream.users.preferences import UserPreferences
-    from nbstream.users.teacher import UserTeacher
 
 _MESSAGES_PATH, _DIGEST_PATH, _SENDERS_PATH = "/my/messages", "/my/digest", "/my/senders"
 _HELD_SHOWN = 50

@@ -1,9 +1,9 @@
-"""The mail that is held back for one user: what waits in the quarantine for his address, and what he does with it.
+"""The mail that is held back for one user: what waits for their address, and what they do with it and teach.
 
-Rules: a user sees and releases only what is addressed to him, at whichever of his addresses, and learns of no
-other recipient. What he releases
-goes to him alone; the copy of another recipient waits on. To do a thing twice is harmless: what waits no more is
-said to be gone, and a lesson that was given already changes nothing. What blocks goes on in a thread.
+Rules: a user sees and releases only what is addressed to them, at whichever of their addresses, and learns of no
+other recipient. What they release goes to them alone; the copy of another recipient waits on. To do a thing twice
+is harmless: what waits no more is said to be gone, and a lesson that was given already changes nothing. What
+blocks goes on in a thread. What a user says goes to their own model, or to the common one where they have none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine_release import QuarantineReleaser
 from nbstream.errors import NbstreamError, RelayRefused, ReleaseInDoubt
 from nbstream.logs import event_fields
+from nbstream.policy.lesson_source import Insistence
+from nbstream.server.log_lines import log_lesson
 from nbstream.store.recent.message_rows import OutcomeKind, normalize_address
 
 if TYPE_CHECKING:
@@ -26,10 +28,10 @@ if TYPE_CHECKING:
 
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
-    from nbstream.filter import Lesson
+    from nbstream.filter import LearnableMessage, Lesson
     from nbstream.mail.message import Message
     from nbstream.server.runtime import Runtime
-    from nbstream.users.teacher import UserTeacher
+
 
 _MAX_AT_ONCE = 4  # releases and lessons, each with some copies of its message in memory
 
@@ -197,3 +199,31 @@ def read_held_message(file: QuarantinedMessage) -> HeldMessage:
         file.in_doubt,
         note.by_list,
     )
+
+
+DIGEST_SOURCE = "digest"
+"""The source of what users teach by the links of a digest."""
+
+USER_PAGE_SOURCE = "my"
+"""The source of what users teach on their page."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserTeacher:
+    """Teaches what users say by one way, whose name is ``source``; ``runtime`` returns what is in force now."""
+
+    source: str
+    runtime: Callable[[], Runtime]
+
+    async def learn(
+        self, address: str, message: LearnableMessage, label: str, insistence: Insistence = Insistence.NEVER
+    ) -> Lesson:
+        """Learn, from the user with this address, that the message is ``label``.
+
+        A repeat changes nothing, unless ``insistence`` lets the user insist. Raises ``StoreUnavailable`` or
+        ``CountsFull``; nothing is half done then.
+        """
+        spam_filter = await self.runtime().filter_of_teacher(address, label, self.source)
+        lesson = await spam_filter.learn(message, label, self.source, address, insistence)
+        log_lesson(lesson, self.source, address)
+        return lesson

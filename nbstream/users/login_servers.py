@@ -22,11 +22,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from nbstream.users.page_settings import DovecotLoginSetting
+from nbstream.users.settings import DovecotLoginSetting
 
 if TYPE_CHECKING:
-    from nbstream.imap.connection import ImapAccount
-    from nbstream.users.page_settings import ImapLoginSetting, UserPageSettings
+    from nbstream.imap import ImapAccount
+    from nbstream.users.settings import ImapLoginSetting, UserPageSettings
 
 MAX_NAME_LENGTH = 320
 MAX_PASSWORD_LENGTH = 1000
@@ -196,7 +196,7 @@ class ImapLogin:
             raise LoginUnavailable("the IMAP server is too slow") from error
 
     def _connect(self) -> None:
-        from nbstream.imap.connection import ImapError, connected  # noqa: PLC0415 - see _is_right
+        from nbstream.imap import ImapError, connected  # noqa: PLC0415 - see _is_right
 
         try:
             with connected(self._account("nobody"), self._ca_file, _LOGIN_SECONDS):
@@ -205,13 +205,13 @@ class ImapLogin:
             raise LoginUnavailable(f"the IMAP server: {error}") from error
 
     def _account(self, name: str) -> ImapAccount:
-        from nbstream.imap.connection import ImapAccount  # noqa: PLC0415 - see _is_right
+        from nbstream.imap import ImapAccount  # noqa: PLC0415 - see _is_right
 
         address = self._login.address
         return ImapAccount(address.host, address.port, self._login.implicit_tls, name)
 
     def _is_right(self, name: str, password: str) -> bool:
-        from nbstream.imap.connection import ImapError, ImapRefused, logged_in  # noqa: PLC0415 - few daemons need it
+        from nbstream.imap import ImapError, ImapRefused, logged_in  # noqa: PLC0415 - few daemons need it
 
         try:
             with logged_in(self._account(name), password, self._ca_file, _LOGIN_SECONDS):

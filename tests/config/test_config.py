@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from nbstream.addresses import TcpAddress
 from nbstream.assembly.policy import make_policy
+from nbstream.cli.commands.config import show_defaults
 from nbstream.cli.exit_codes import exit_code
 from nbstream.config import Settings, find_config_file, load_settings, loading
-from nbstream.config.showing import show_defaults
 from nbstream.errors import ConfigError
 from nbstream.policy.thresholds import FalsePositiveBudget
 from nbstream.settings import document

@@ -12,7 +12,7 @@ from nbstream import config
 from nbstream.config import Settings
 from nbstream.daemon.metrics import ProcessMetrics
 from nbstream.daemon.reloader import Reloader, ReloadResult
-from nbstream.metrics.registry import MetricsRegistry
+from nbstream.metrics import MetricsRegistry
 from tests.waiting import DEADLINE_SECONDS
 
 

@@ -11,8 +11,8 @@ from redis.asyncio import Redis
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.daemon import model_lookups
 from nbstream.doctor import model
+from nbstream.doctor.connections import examine_in_redis
 from nbstream.doctor.examination import Site
-from nbstream.doctor.listeners import examine_in_redis
 from nbstream.doctor.model import examine_model
 from nbstream.findings import Finding
 from nbstream.listeners.stream import STREAM

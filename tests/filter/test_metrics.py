@@ -11,8 +11,7 @@ from pathlib import Path
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter.results import Check, CheckSeconds
-from nbstream.metrics import multiprocess
-from nbstream.metrics.registry import MetricsRegistry
+from nbstream.metrics import MetricsRegistry, prepare_folder
 from nbstream.policy.verdict import ModelState, Verdict
 from nbstream.tokens.tokenizer import Tokens
 
@@ -61,10 +60,10 @@ import os, signal, sys
 from pathlib import Path
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
-from nbstream.metrics import multiprocess
+from nbstream.metrics import join_folder
 from tests.filter.test_metrics import count_checks
 folder = Path(sys.argv[1])
-multiprocess.join_folder(folder, "1")
+join_folder(folder, "1")
 count_checks(DaemonMetrics.create(PYTHON, folder), 3)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -72,7 +71,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_a_process_that_is_killed_has_counted_its_last_check(tmp_path: Path) -> None:
     folder = tmp_path / "metrics"
-    multiprocess.prepare_folder(folder, ["1"])
+    prepare_folder(folder, ["1"])
 
     killed = subprocess.run([sys.executable, "-c", COUNTING, folder], check=False, timeout=60)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbstream.filter.model_metrics import PrequentialScoreGauges
-from nbstream.metrics.registry import MetricsRegistry
+from nbstream.metrics import MetricsRegistry
 from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
 
 

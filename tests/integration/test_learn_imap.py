@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from nbstream.cli.imap.folders import FolderRequest, read_folders
-from nbstream.cli.imap.url import parse_imap_url
+from nbstream import imap
+from nbstream.cli.imap.folders import FolderRequest, parse_imap_url, read_folders
 from nbstream.errors import InputError
 from nbstream.filter.bulk import BATCH_SIZE
-from nbstream.imap import connection
 from tests.cli.imap.server import Server
 from tests.conftest import RedisServer
 from tests.deploy.dovecot import DELETED
@@ -94,7 +93,7 @@ def test_folders_are_learned_and_a_further_run_learns_what_is_new(learn: Learn, 
 
 
 def test_starttls(server: ImapServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(imap, "_is_on_this_machine", lambda _: False)
     folder = parse_imap_url(server.url("Junk", tls=False))
     for ca_file, count, error in (
         (server.certificates.authority, 3, []),

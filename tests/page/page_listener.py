@@ -15,7 +15,7 @@ from yarl import URL
 from nbstream.listeners.http.access import PasswordCheck, Passwords, Role
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
-from nbstream.metrics.registry import MetricsRegistry
+from nbstream.metrics import MetricsRegistry
 from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.login import LoginPages, PageSessions, csrf_token
 from nbstream.page.metrics import PageMetrics

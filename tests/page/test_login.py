@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http import access as http_passwords
 from nbstream.listeners.http.access import Passwords, Role, is_equal
-from nbstream.metrics.registry import MetricsRegistry
+from nbstream.metrics import MetricsRegistry
 from nbstream.page import login
 from nbstream.page.login import PageSessions, login_name, sign, unsign
 from nbstream.page.requests import Answer, Page, PageRequest, PageRoute, Redirect, View

@@ -21,8 +21,15 @@ from nbstream.filter import FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.recent.message_rows import OutcomeKind, normalize_address
-from nbstream.users.held_mail import HeldMail, HeldMailParts, HeldMessage, HeldOutcome, UserOf
-from nbstream.users.teacher import DIGEST_SOURCE, UserTeacher
+from nbstream.users.held_mail import (
+    DIGEST_SOURCE,
+    HeldMail,
+    HeldMailParts,
+    HeldMessage,
+    HeldOutcome,
+    UserOf,
+    UserTeacher,
+)
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.runtimes import make_runtime
 from tests.users.digest_site import without_detail

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nbstream import imap
 from nbstream.addresses import TcpAddress
-from nbstream.imap import connection
 from nbstream.users.login_servers import (
     DovecotLogin,
     ImapLogin,
@@ -20,7 +20,7 @@ from nbstream.users.login_servers import (
     make_login_server,
     user_of_reply,
 )
-from nbstream.users.page_settings import ImapLoginSetting, UserPageSettings
+from nbstream.users.settings import ImapLoginSetting, UserPageSettings
 from tests.cli.imap.server import Server
 from tests.deploy.postfix import open_folder
 from tests.integration.imap_server import ImapServer
@@ -85,7 +85,7 @@ async def test_an_imap_server_that_cannot_prove_who_it_is_gets_no_password(dovec
 async def test_a_password_goes_over_tls_or_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server([b"* OK hello\r\n", b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n%b OK done\r\n"])
     login = ImapLogin(ImapLoginSetting(TcpAddress("127.0.0.1", server.account.port), implicit_tls=False), None)
-    monkeypatch.setattr(connection, "_is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(imap, "_is_on_this_machine", lambda _: False)
     with server.running(), pytest.raises(LoginUnavailable, match="no TLS"):
         await login.find_user("ann", "secret", None)
     assert [line.partition(b" ")[2] for line in server.lines] == [b"CAPABILITY\r\n"]

@@ -1,14 +1,32 @@
-"""``nbstream config``: say what is wrong with a file, or what holds and where it comes from."""
+"""``nbstream config``: say what is wrong with a file, or what holds, key by key, and where each value comes from.
+
+Rules: what is shown is YAML that gives the same settings again, except that a password in a URL is hidden. A value
+of the file is shown as the file has it.
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import yaml
+from pydantic import SecretStr
 
 from nbstream import config
 from nbstream.cli.terminal import print_note
-from nbstream.config.showing import show_defaults, show_for_recipient, show_settings
+from nbstream.delivery.settings import MaildirNextHopSetting
 from nbstream.errors import ConfigError
+from nbstream.policy.address_patterns import first_matching_pattern
+from nbstream.policy.settings import FalsePositiveRate
 from nbstream.settings.document import Document, read_document
+from nbstream.settings.values import Section
+from nbstream.store.settings import url_with_hidden_password
+
+if TYPE_CHECKING:
+    from nbstream.config.settings import Settings
+    from nbstream.settings.document import Document, KeyPath
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,3 +63,73 @@ def _show(options: argparse.Namespace) -> int:
         return 0
     print(show_settings(settings, read_document(path) if path else Document()), end="")
     return 0
+
+
+def show_settings(settings: Settings, document: Document) -> str:
+    """Return the settings that were made of ``document``; behind each value stands its line, or ``default``."""
+    return "\n".join(_section_lines(settings, document.data, (), document)) + "\n"
+
+
+def show_defaults(defaults: Settings) -> str:
+    """Return every key at its default."""
+    return "\n".join(_section_lines(defaults, {}, (), None)) + "\n"
+
+
+def show_for_recipient(settings: Settings, address: str) -> str:
+    """Return which rule of ``recipients`` holds for an address, and the thresholds and actions that follow."""
+    position = first_matching_pattern([rule.match for rule in settings.recipients], address)
+    rule = None if position is None else settings.recipients[position]
+    entry = f"recipients[{position}]: {rule.match.text}" if rule else "the top of the file: no rule matches"
+    lines = [f"# {entry}"]
+    for name in ("verdict", "actions"):
+        lines += [f"{name}:", *_section_lines(getattr(rule or settings, name), {}, (name,), None)]
+    return "\n".join(lines) + "\n"
+
+
+def _section_lines(section: Section, given: object, key: KeyPath, document: Document | None) -> Iterator[str]:
+    """Yield the lines of the keys of a section; ``given`` is what the file has for it."""
+    values = given if isinstance(given, Mapping) else {}
+    indent = "  " * len(key)
+    for name in type(section).model_fields:
+        value, path = getattr(section, name), (*key, name)
+        if isinstance(value, Section) and not _is_written_as_text(value, values.get(name)):
+            yield f"{indent}{name}:"
+            yield from _section_lines(value, values.get(name), path, document)
+            continue
+        text = (
+            _given_text(values[name])
+            if name in values and not isinstance(value, SecretStr)
+            else _default_text(value)
+        )
+        origin = ""
+        if document is not None:
+            origin = f"  # line {document.line_of(path)}" if name in values else "  # default"
+        yield f"{indent}{name}: {text}{origin}"
+
+
+def _is_written_as_text(section: Section, given: object) -> bool:
+    """Return whether a section is one word in the file, as the next hop is."""
+    return isinstance(given, str) or (given is None and isinstance(section, MaildirNextHopSetting))
+
+
+def _given_text(value: object) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+    return text.removesuffix("...\n").removesuffix("\n")
+
+
+def _default_text(value: object) -> str:
+    if isinstance(value, MaildirNextHopSetting):
+        return "maildir"
+    if isinstance(value, FalsePositiveRate):
+        return _given_text(asdict(value))
+    if isinstance(value, SecretStr):
+        return _given_text(url_with_hidden_password(value))
+    if isinstance(value, dict):
+        return _given_text(value)
+    if isinstance(value, tuple):
+        items = [
+            item.model_dump(mode="json", exclude_defaults=True) if isinstance(item, Section) else str(item)
+            for item in value
+        ]
+        return _given_text(items)
+    return _given_text(value if value is None or isinstance(value, bool | int | float) else str(value))

@@ -1,4 +1,4 @@
-"""The messages of IMAP folders, in the order of their UIDs.
+"""IMAP folders by their URLs (RFC 5092), and their messages in the order of their UIDs.
 
 Rules: nothing changes in a folder, neither flags nor messages (EXAMINE, BODY.PEEK). Messages that are marked as
 deleted are left out. The size of a message is asked before its content, and memory holds one message or some small
@@ -8,17 +8,69 @@ ones.
 from __future__ import annotations
 
 import getpass
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
 
-from nbstream.cli.imap.url import ImapFolder
 from nbstream.cli.message_files import FolderPosition, NamedMessage
 from nbstream.errors import ConfigError, InputError
-from nbstream.imap.connection import ImapAccount, ImapError, LimitedClient, logged_in
-from nbstream.imap.messages import MAX_MESSAGE_BYTES, UIDS_PER_COMMAND, read_contents, read_sizes
+from nbstream.imap import (
+    IMAP_PORTS,
+    MAX_MESSAGE_BYTES,
+    UIDS_PER_COMMAND,
+    ImapAccount,
+    ImapError,
+    LimitedClient,
+    logged_in,
+    read_contents,
+    read_sizes,
+)
 from nbstream.settings.values import read_secret_file
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class ImapFolder:
+    """A folder of an account, by its name as people write it."""
+
+    account: ImapAccount
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.account}/{quote(self.name)}"
+
+
+def parse_imap_url(url: str) -> ImapFolder:
+    """Return the folder of a URL, in which user and folder are percent-encoded UTF-8.
+
+    Raises ValueError, which says what is wrong, and shows no password.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        user, name = (unquote(text, errors="strict") for text in (parts.username or "", parts.path[1:]))
+    except ValueError as error:
+        raise ValueError(f"is no URL of a folder: {error}") from None
+    if parts.password is not None:
+        raise ValueError("has a password, which other users could see: leave it to --password-file or the prompt")
+    if (
+        parts.scheme not in IMAP_PORTS
+        or not parts.hostname
+        or not user
+        or not name
+        or parts.query
+        or parts.fragment
+    ):
+        raise ValueError("is no imaps://USER@HOST/FOLDER or imap://USER@HOST/FOLDER, percent-encoded")
+    if _CONTROL.search(user + name):
+        raise ValueError("has a control character")
+    account = ImapAccount(parts.hostname, port or IMAP_PORTS[parts.scheme], parts.scheme == "imaps", user)
+    return ImapFolder(account, name)
+
 
 _MAX_UID = (1 << 32) - 1
 _SEARCH_BYTES = 4 << 20  # about half a million messages; for the worst such answer IMAPClient takes 400 MB

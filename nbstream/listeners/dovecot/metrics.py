@@ -9,7 +9,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 if TYPE_CHECKING:
     from nbstream.listeners.dovecot.spool import SpoolBacklog
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
 
 _OUTCOMES = ("spooled", "refused", "learned", "failed")
 _SECONDS = (0.1, 1, 10, 60, 600, 3600, 86400)

@@ -43,7 +43,7 @@ async def probe_milter(conversation: Conversation) -> Sequence[Finding]:
 
 
 def _make(_: MilterListenerSettings, context: ListenerContext) -> Listener:
-    from nbstream.listeners.milter.listener import MilterListener  # noqa: PLC0415 - see nbstream.server.listener
+    from nbstream.listeners.milter.session import MilterListener  # noqa: PLC0415 - see nbstream.server.listener
 
     return MilterListener(context.name, context.limits, context.bytes_in_flight, context.runtime, context.metrics)
 

@@ -1,4 +1,4 @@
-"""One connection of the milter protocol: a mail server's SMTP session, with any number of messages.
+"""The milter listener, and one connection of it: a mail server's SMTP session, with any number of messages.
 
 Rules:
 - The filter asks for the steps that it needs: client, envelope, header, body. Only pieces of the body and the end
@@ -13,9 +13,10 @@ import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from nbstream.listeners.milter.answers import MilterSender
+from nbstream.listeners.milter.answers import MilterAnswers, MilterSender
 from nbstream.listeners.milter.codec import (
     MilterAbort,
     MilterActions,
@@ -45,14 +46,17 @@ from nbstream.listeners.milter.replies import (
     RefusalReply,
     SkipReply,
 )
-from nbstream.server.connections import StreamConnection
+from nbstream.server.connections import Connections, StreamConnection
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Mapping, Sequence
 
     from nbstream.listeners.milter.answers import MilterAnswers
     from nbstream.server.connections import Connections
     from nbstream.server.limits import BytesInFlight, ListenerLimits
+    from nbstream.server.metrics import DeliveryMetrics
+    from nbstream.server.runtime import Runtime
 
 
 _log = logging.getLogger(__name__)
@@ -318,3 +322,41 @@ class MilterListenerState:
     bytes_in_flight: BytesInFlight
     answers: MilterAnswers
     progress_seconds: float = PROGRESS_SECONDS
+
+
+_READ_LIMIT = 64 * 1024
+
+
+class MilterListener:
+    """Answers mail servers about their messages."""
+
+    def __init__(
+        self,
+        name: str,
+        limits: ListenerLimits,
+        bytes_in_flight: BytesInFlight,
+        runtime: Runtime,
+        metrics: DeliveryMetrics,
+        progress_seconds: float = PROGRESS_SECONDS,
+    ) -> None:
+        self._name = name
+        self._metrics = metrics
+        self.connections = Connections(name, limits.max_connections, metrics)
+        answers = MilterAnswers(name, runtime, metrics)
+        self.state = MilterListenerState(self.connections, limits, bytes_in_flight, answers, progress_seconds)
+
+    async def start(self, *sockets: socket.socket) -> None:
+        """Serve on these sockets.
+
+        A client for which there is no room gets no answer: the protocol has no word for it before the negotiation,
+        and the mail server does by its default action.
+        """
+        await self.connections.listen_with_streams(sockets, partial(MilterSession, self.state), _READ_LIMIT)
+
+    def apply(self, runtime: Runtime) -> None:
+        """Use ``runtime`` for the next message that is complete, on open connections too."""
+        self.state.answers = MilterAnswers(self._name, runtime, self._metrics)
+
+    async def drain(self, seconds: float) -> None:
+        """Stop accepting, let messages under way finish within ``seconds``, then close what is left."""
+        await self.connections.drain(seconds)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge
 
 if TYPE_CHECKING:
-    from nbstream.metrics.registry import MetricsRegistry
+    from nbstream.metrics import MetricsRegistry
     from nbstream.store.stream_queue import QueueBacklog
 
 _OUTCOMES = ("answered", "refused", "repeated", "claimed", "dead", "lost")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from nbstream.imap.connection import ImapAccount
+from nbstream.imap import ImapAccount
 from tests.waiting import DEADLINE_SECONDS
 
 

@@ -6,12 +6,11 @@ import tracemalloc
 
 import pytest
 
-from nbstream.cli.imap.folders import FolderRequest, read_folders
-from nbstream.cli.imap.url import ImapFolder
+from nbstream import imap
+from nbstream.cli.imap.folders import FolderRequest, ImapFolder, parse_imap_url, read_folders
 from nbstream.cli.message_files import FolderPosition, NamedMessage
 from nbstream.errors import InputError
-from nbstream.imap import connection
-from nbstream.imap import messages as imap_messages
+from nbstream.imap import ImapAccount
 from tests.cli.imap.server import Server
 
 GREETING = b"* OK hello\r\n"
@@ -152,7 +151,7 @@ def test_a_message_that_is_too_large_or_empty_or_gone_is_left_out() -> None:
 
 
 def test_large_messages_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imap_messages, "_BYTES_PER_COMMAND", 30)
+    monkeypatch.setattr(imap, "_BYTES_PER_COMMAND", 30)
     first, second = CONTENTS.split(b"* 2")
     messages, errors, server = read(*WHOLE[:7], first + b"%b OK done\r\n", b"* 2" + second)
 
@@ -161,7 +160,7 @@ def test_large_messages_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_server_that_sends_little_by_little_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_COMMAND_SECONDS", 1.0)
+    monkeypatch.setattr(imap, "_COMMAND_SECONDS", 1.0)
     _, errors, _ = read(*WHOLE[:3], b"...")
     assert errors == ["timed out"]
 
@@ -180,7 +179,7 @@ def test_a_server_without_auth_plain_gets_login_with_quoted_words() -> None:
 
 
 def test_a_password_does_not_go_to_another_machine_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(imap, "_is_on_this_machine", lambda _: False)
     _, errors, server = read(*WHOLE)
     assert errors == ["the server has no TLS, and is not on this machine: the password would be readable"]
     assert [line.partition(b" ")[2] for line in server.lines] == [b"CAPABILITY\r\n"]
@@ -192,10 +191,55 @@ def test_a_password_does_not_go_to_another_machine_without_tls(monkeypatch: pyte
 
 
 def test_what_is_sent_before_tls_begins_is_no_answer_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "_is_on_this_machine", lambda _: False)
+    monkeypatch.setattr(imap, "_is_on_this_machine", lambda _: False)
     offered = b"* CAPABILITY IMAP4 STARTTLS AUTH=PLAIN\r\n%b OK done\r\n"
     _, errors, server = read(GREETING, offered, b"%b OK begin\r\n* OK injected\r\n")
 
     assert len(errors) == 1
     assert "SSL" in errors[0]
     assert len(server.lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [
+        (
+            "imaps://ann@mail.example.org/Junk",
+            ImapFolder(ImapAccount("mail.example.org", 993, True, "ann"), "Junk"),
+        ),
+        ("imap://ann@[::1]:1143/a/b", ImapFolder(ImapAccount("::1", 1143, False, "ann"), "a/b")),
+        (
+            "imaps://ann%40example.org@mail.example.org/Gel%C3%B6scht%20%26%20mehr",
+            ImapFolder(ImapAccount("mail.example.org", 993, True, "ann@example.org"), "Gelöscht & mehr"),
+        ),
+    ],
+)
+def test_a_url_names_an_account_and_a_folder_and_is_written_again(url: str, folder: ImapFolder) -> None:
+    assert parse_imap_url(url) == folder
+    assert parse_imap_url(str(folder)) == folder
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "http://ann@mail.example.org/Junk",
+        "imaps://ann@/Junk",
+        "imaps://ann@mail.example.org",
+        "imaps://ann@mail.example.org:99999/Junk",
+        "imaps://ann@mail.example.org/Junk?UNSEEN",
+        "imaps://ann@mail.example.org/%FF",
+        "imaps://ann@mail.example.org/a%0D%0Ab",
+        "imaps://ann%00@mail.example.org/Junk",
+        "imaps://ann@[::1/Junk",
+    ],
+)
+def test_what_is_no_folder_is_said(url: str) -> None:
+    with pytest.raises(ValueError, match=r"^(is no|has a control)"):
+        parse_imap_url(url)
+
+
+def test_a_password_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ValueError, match="has a password") as refused:
+        parse_imap_url("imaps://ann:secret@mail.example.org/Junk")
+    assert "secret" not in str(refused.value)

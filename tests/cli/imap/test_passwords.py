@@ -8,7 +8,7 @@ import pytest
 
 from nbstream.cli.imap.folders import read_passwords
 from nbstream.errors import ConfigError
-from nbstream.imap.connection import ImapAccount
+from nbstream.imap import ImapAccount
 
 ANN = ImapAccount("mail.example.org", 993, True, "ann")
 BOB = ImapAccount("mail.example.org", 143, False, "bob")

@@ -6,7 +6,7 @@ import asyncio
 
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
-from nbstream.listeners.milter.listener import MilterListener
+from nbstream.listeners.milter.session import MilterListener
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.fuzzed_listener import FuzzedListener

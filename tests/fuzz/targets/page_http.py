@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from nbstream.listeners.http.access import PasswordCheck, Passwords
 from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
-from nbstream.metrics.registry import MetricsRegistry
+from nbstream.metrics import MetricsRegistry
 from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.login import LoginPages, PageSessions, csrf_token, sign
 from nbstream.page.metrics import PageMetrics

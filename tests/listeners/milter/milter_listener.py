@@ -17,8 +17,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
-from nbstream.listeners.milter.listener import MilterListener
-from nbstream.listeners.milter.session import PROGRESS_SECONDS
+from nbstream.listeners.milter.session import PROGRESS_SECONDS, MilterListener
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.runtime import Runtime

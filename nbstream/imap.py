@@ -1,7 +1,8 @@
-"""A login at an IMAP server: over TLS whose certificate is verified, or to this machine.
+"""The client side of IMAP: a login, over TLS or on this machine, and the messages of a folder that is selected.
 
 Rules: IMAPClient speaks the protocol, over a connection that has a limit in time and in bytes for each command,
-whatever the server sends. All of it blocks: where there is an event loop, it goes on in a thread.
+whatever the server sends. All of it blocks: where there is an event loop, it goes on in a thread. The sizes of
+messages are read first, then their contents, some with each command.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from imapclient import IMAPClient
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
+
 
 IMAP_PORTS = {"imap": 143, "imaps": 993}
 """The usual port of each scheme of a URL."""
@@ -262,3 +264,41 @@ def _log_in(client: LimitedClient, account: ImapAccount, password: str, tls: ssl
 
 def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+MAX_MESSAGE_BYTES = 50 << 20
+"""A larger message is left out and reported, as the listeners refuse it."""
+
+UIDS_PER_COMMAND = 200
+
+_BYTES_PER_COMMAND = 1 << 20
+_FETCH_OVERHEAD = 1 << 16
+
+
+def read_sizes(client: LimitedClient, uids: Sequence[int]) -> Mapping[int, int]:
+    """Return the sizes of messages in bytes, by UID, but of those that have gone. Raises ``ImapError``."""
+    with client.command("UID FETCH"):
+        answer = client.fetch(uids, ["RFC822.SIZE"])
+    sizes = {uid: items.get(b"RFC822.SIZE") for uid, items in answer.items()}
+    return {uid: size for uid, size in sizes.items() if isinstance(size, int)}
+
+
+def read_contents(client: LimitedClient, sizes: Mapping[int, int]) -> Iterator[tuple[int, bytes]]:
+    """Yield UIDs and messages, some small ones with each command, without those that have gone meanwhile.
+
+    ``sizes`` are what ``read_sizes`` returned, without those that are too large. Raises ``ImapError``.
+    """
+    group: list[int] = []
+    group_bytes = 0
+    for uid, size in [*sizes.items(), (0, _BYTES_PER_COMMAND)]:
+        if group and group_bytes + size > _BYTES_PER_COMMAND:
+            # Some servers count line ends as one byte, so that the size they tell is too small.
+            limit = 2 * max(group_bytes, _BYTES_PER_COMMAND) + _FETCH_OVERHEAD
+            with client.command("UID FETCH", literal_bytes=limit):
+                answer = client.fetch(group, ["BODY.PEEK[]"])
+            for known, items in answer.items():
+                if isinstance(raw := items.get(b"BODY[]"), bytes):
+                    yield known, raw
+            group, group_bytes = [], 0
+        group.append(uid)
+        group_bytes += size

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.cli.commands.config import show_for_recipient, show_settings
 from nbstream.config import load_settings
-from nbstream.config.showing import show_for_recipient, show_settings
 from nbstream.settings.document import read_document
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WITH_PASSWORD_FILES = {"compose", "container", "redis"}
 EXAMPLES = sorted(
     [

@@ -1,4 +1,4 @@
-"""What several processes count together."""
+"""The registry of metrics, and what several processes count together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
-from nbstream.metrics import multiprocess
+from nbstream.metrics import MetricsRegistry, StateGauge, create_member_files, member_died, prepare_folder
 
 COUNTING = """
 import os, signal, sys
@@ -20,11 +20,10 @@ from pathlib import Path
 from nbstream.engine.choice import PYTHON
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery.quarantine_index import QuarantineUsage
-from nbstream.metrics import multiprocess
-from nbstream.metrics.registry import StateGauge
+from nbstream.metrics import StateGauge, join_folder
 from prometheus_client import Gauge
 folder, member, quarantined = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-multiprocess.join_folder(folder, member)
+join_folder(folder, member)
 metrics = DaemonMetrics.create(PYTHON, folder)
 for _ in range(3):
     metrics.delivery.delivered("smtp", "spam")
@@ -43,7 +42,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def folder(tmp_path: Path) -> Path:
     shared = tmp_path / "state [1]" / "metrics"  # a name that would be a pattern, too
     shared.parent.mkdir()
-    multiprocess.prepare_folder(shared, ["1", "2"])
+    prepare_folder(shared, ["1", "2"])
     return shared
 
 
@@ -60,8 +59,8 @@ def lines(folder: Path) -> list[str]:
 def test_sums_include_all_and_a_replacement_continues_the_counts(folder: Path) -> None:
     for member in ("1", "2", "1"):
         count(folder, member)
-        multiprocess.member_died(folder, member)
-        multiprocess.create_member_files(folder, member)
+        member_died(folder, member)
+        create_member_files(folder, member)
 
     text = lines(folder)
 
@@ -75,7 +74,7 @@ def test_a_live_gauge_ends_with_its_process_and_a_shared_one_stays(folder: Path)
     count(folder, "1", quarantined=7)
     assert any(line.startswith("nbstream_build_info{") for line in lines(folder))
 
-    multiprocess.member_died(folder, "1")
+    member_died(folder, "1")
 
     assert not any(line.startswith("nbstream_build_info{") for line in lines(folder))
     assert "nbstream_quarantine_messages 7.0" in lines(folder)
@@ -89,10 +88,10 @@ def test_the_state_is_the_newest_of_all_and_ends_with_its_process(folder: Path) 
     assert "nbstream_worst 1.0" in text
     assert "nbstream_largest 2.0" in text
 
-    multiprocess.member_died(folder, "1")
+    member_died(folder, "1")
 
     assert "nbstream_worst 2.0" in lines(folder)
-    multiprocess.member_died(folder, "2")
+    member_died(folder, "2")
     assert not any(line.startswith(("nbstream_state", "nbstream_largest")) for line in lines(folder))
 
 
@@ -103,7 +102,7 @@ def test_a_metric_that_was_never_counted_is_exported_by_name(folder: Path) -> No
 def test_a_new_start_counts_from_0_and_removes_the_files_of_former_slots(folder: Path) -> None:
     count(folder, "2")
 
-    multiprocess.prepare_folder(folder, ["1"])
+    prepare_folder(folder, ["1"])
 
     assert DaemonMetrics.create(PYTHON, folder).delivery.verdicts() == {}
     assert not list(folder.glob("*_2.db"))
@@ -119,7 +118,7 @@ def test_the_files_have_all_their_blocks(folder: Path) -> None:
 
 def test_a_full_disk_leaves_the_metrics_of_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count(folder, "1")
-    multiprocess.member_died(folder, "2")
+    member_died(folder, "2")
 
     def refuse(descriptor: int, *_: int) -> None:
         if os.fstat(descriptor).st_size == 0:  # what has its blocks needs no others
@@ -128,8 +127,34 @@ def test_a_full_disk_leaves_the_metrics_of_the_others(folder: Path, monkeypatch:
     with monkeypatch.context() as patch:
         patch.setattr(os, "posix_fallocate", refuse)
         with pytest.raises(OSError, match="No space left"):
-            multiprocess.create_member_files(folder, "2")
+            create_member_files(folder, "2")
 
     assert 'nbstream_messages_total{listener="smtp",verdict="spam"} 3.0' in lines(folder)
-    multiprocess.create_member_files(folder, "2")
+    create_member_files(folder, "2")
     assert len(list(folder.glob("*_2.db"))) == len(list(folder.glob("*_1.db")))
+
+
+def test_a_state_gauge_exports_the_series_that_were_set_last() -> None:
+    registry = MetricsRegistry()
+    policy = StateGauge(registry, "nbstream_policy", "The policy.", ["hash"])
+    tokens = StateGauge(registry, "nbstream_tokens", "Tokens.")
+    assert [line for line in registry.render().decode().splitlines() if not line.startswith("#")] == []
+
+    policy.set({("one",): 1, ("two",): 1})
+    policy.set({("two",): 1})
+    tokens.set({(): 7})
+
+    text = registry.render().decode().splitlines()
+    assert [line for line in text if not line.startswith("#")] == [
+        'nbstream_policy{hash="two"} 1.0',
+        "nbstream_tokens 7.0",
+    ]
+
+
+def test_gauges_are_refreshed_before_they_are_read() -> None:
+    registry, numbers = MetricsRegistry(), iter(range(10))
+    gauge = StateGauge(registry, "nbstream_number", "A number.")
+    registry.refresh_by(lambda: gauge.set({(): next(numbers)}))
+
+    assert b"nbstream_number 1.0" in registry.render()
+    assert b"nbstream_number 2.0" in registry.render()

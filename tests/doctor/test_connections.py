@@ -1,17 +1,23 @@
-"""The listeners: a running daemon, and servers that give wrong answers."""
+"""The checks of the listeners, the next hop and the login server, and of their certificates."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
+import socket
+import ssl
 import struct
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
@@ -19,9 +25,18 @@ from nbstream.config import load_settings
 from nbstream.daemon import health
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.daemon.status import DaemonStatus, ask_daemon_status
-from nbstream.doctor import listeners
+from nbstream.doctor import connections
+from nbstream.doctor.connections import (
+    examine_in_redis,
+    examine_listeners,
+    examine_login_server,
+    examine_next_hop,
+    listener_certificate,
+    next_hop_certificate,
+    probe_listener,
+    valid_until,
+)
 from nbstream.doctor.examination import Site
-from nbstream.doctor.listeners import examine_in_redis, examine_listeners, probe_listener
 from nbstream.findings import Finding, FindingKind
 from nbstream.listeners.http import probe as http_probe
 from nbstream.listeners.milter import probe_milter
@@ -34,10 +49,11 @@ from nbstream.server.listener import ListenerEntry
 from nbstream.server.probe import Conversation
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
-from tests.doctor.sites import kind_names, make_site, the, wrong
+from tests.doctor.sites import is_of, kind_names, make_site, the, wrong
 from tests.integration.daemon import DaemonProcess, free_port
 from tests.listeners.smtp.smtp_listener import Way, open_smtp_listener
 from tests.redis_servers.access import Certificates
+from tests.user_page.site import PasswordTable
 from tests.waiting import until
 
 RUNNING = DaemonStatus(os.getpid())
@@ -102,20 +118,20 @@ async def test_a_listener_that_is_not_there_is_a_problem(tmp_path: Path) -> None
         make_site(tmp_path, f"listeners: {{smtp: {{listen: '{address}'}}, http: null}}\n", RUNNING)
     )
 
-    assert address in the(found, listeners.UNREACHABLE).what
+    assert address in the(found, connections.UNREACHABLE).what
 
 
 async def test_a_port_that_the_system_chose_is_not_asked(tmp_path: Path) -> None:
     text = "listeners: {smtp: {listen: '127.0.0.1:0'}, http: null}\n"
 
-    the(await examine_listeners(make_site(tmp_path, text, RUNNING)), listeners.PORT_UNKNOWN)
+    the(await examine_listeners(make_site(tmp_path, text, RUNNING)), connections.PORT_UNKNOWN)
     assert await examine_listeners(make_site(tmp_path, text)) == []
 
 
 async def test_a_site_without_listeners_takes_no_mail(tmp_path: Path) -> None:
     found = await examine_listeners(make_site(tmp_path, "listeners: {smtp: null, http: null}\n", RUNNING))
 
-    the(found, listeners.NONE)
+    the(found, connections.NONE)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +141,8 @@ async def test_a_site_without_listeners_takes_no_mail(tmp_path: Path) -> None:
         ("smtp", [b"421 4.3.2 Too many connections\r\n"], probe.BUSY),
         ("smtp", [b"220 mx\r\n", b"502 no\r\n", b"221 bye\r\n"], probe.WRONG_ANSWER),
         ("smtp", [b"SSH-2.0-OpenSSH_9\r\n"], probe.WRONG_ANSWER),
-        ("smtp", [b""], listeners.UNREACHABLE),
-        ("smtp", [b"x" * 100_000], listeners.UNREACHABLE),
+        ("smtp", [b""], connections.UNREACHABLE),
+        ("smtp", [b"x" * 100_000], connections.UNREACHABLE),
         ("http", [b"", b"HTTP/1.1 404 Not Found\r\n\r\n"], probe.WRONG_ANSWER),
         ("http", [b"", b"HTTP/1.1 200 OK\r\n\r\n[]"], probe.WRONG_ANSWER),
         ("http", [b"", b"220 mx ESMTP\r\n"], probe.WRONG_ANSWER),
@@ -191,18 +207,18 @@ async def test_smtp_and_lmtp_are_asked_on_every_way(
         address = UnixAddress(smtp.socket_path) if smtp.socket_path else TcpAddress(smtp.host, smtp.port)
         found = await probe_listener(ENTRIES[way.listener_name], address, way.tls is TlsMode.IMPLICIT)
 
-    assert ("certificates.EXPIRES_SOON" in kind_names(found)) == (way.tls is not TlsMode.OFF)
+    assert ("connections.EXPIRES_SOON" in kind_names(found)) == (way.tls is not TlsMode.OFF)
     assert ("STARTTLS" in the(found, probe.WORKS).what) == (way.tls in {TlsMode.MAY, TlsMode.REQUIRE})
 
 
 async def test_a_reply_without_end_is_not_read_for_ever(tmp_path: Path) -> None:
     async with server(tmp_path / "s", b"220-mx\r\n" * 1000) as address:
-        the(await probe_listener(ENTRIES["smtp"], address), listeners.UNREACHABLE)
+        the(await probe_listener(ENTRIES["smtp"], address), connections.UNREACHABLE)
 
 
 async def test_an_lmtp_server_is_greeted_as_one(tmp_path: Path) -> None:
     async with server(tmp_path / "s", b"220 mx LMTP\r\n", b"250 mx\r\n", b"221 bye\r\n") as address:
-        reader, writer = await listeners.connect(address)
+        reader, writer = await connections.connect(address)
         found = await probe_lmtp(Conversation("lmtp", address, reader, writer))
         writer.close()
 
@@ -219,7 +235,7 @@ async def test_an_lmtp_server_is_greeted_as_one(tmp_path: Path) -> None:
 )
 async def test_a_milter_negotiates(tmp_path: Path, answer: bytes, kind: FindingKind) -> None:
     async with server(tmp_path / "s", b"", answer) as address:
-        reader, writer = await listeners.connect(address)
+        reader, writer = await connections.connect(address)
         found: list[Finding] = list(await probe_milter(Conversation("milter", address, reader, writer)))
         writer.close()
 
@@ -244,3 +260,119 @@ async def test_entries_of_the_stream_that_were_given_up(
     await client.xgroup_create(keys.incoming, "nbstream", mkstream=True)
     await client.xadd(keys.dead_letters, {"raw": "x"})
     assert keys.dead_letters in the(await examine_in_redis(STREAM, site), stream_probe.DEAD_LETTERS).what
+
+
+async def test_a_maildir_with_room_takes_mail(tmp_path: Path) -> None:
+    the(await examine_next_hop(make_site(tmp_path)), connections.READY)
+
+
+async def test_a_server_that_is_away_takes_none(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+
+    found = await examine_next_hop(make_site(tmp_path, f"relay: {{next_hop: 'smtp://{address}'}}\n"))
+
+    assert f"{address}: cannot be reached (" in the(found, connections.AWAY).what
+
+
+async def test_why_a_server_cannot_be_used_is_said(tmp_path: Path) -> None:
+    found = await examine_next_hop(make_site(tmp_path, f"relay: {{next_hop: 'lmtp:unix:{tmp_path}/lmtp'}}\n"))
+
+    assert "cannot be reached (No such file or directory)" in the(found, connections.AWAY).what
+
+
+async def test_a_server_that_says_nothing_is_away_and_no_check_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"relay: {{next_hop: 'lmtp:unix:{tmp_path}/lmtp', connect_timeout_seconds: 0.2}}\n"
+    monkeypatch.setattr(connections, "_SECONDS", 0.2)
+
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"{tmp_path}/lmtp")
+        listening.listen()
+        assert (
+            "cannot be reached." in the(await examine_next_hop(make_site(tmp_path, text)), connections.AWAY).what
+        )
+
+
+async def test_a_listener_that_only_answers_needs_no_next_hop(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no folder\n")  # no Maildir can be in it
+
+    assert await examine_next_hop(make_site(tmp_path, "listeners: {milter: {}, smtp: null}\n")) == []
+
+
+async def test_a_certificate_of_the_next_hop_that_expires_soon(
+    client: Redis, tmp_path: Path, program: Callable[[str], str]
+) -> None:
+    files = Certificates.make(program("openssl"), tmp_path)
+    async with open_smtp_listener(client, tmp_path / "m", way=Way.SMTP_STARTTLS, certificates=files) as smtp:
+        text = f"relay: {{next_hop: 'smtp://{smtp.host}:{smtp.port}', %s}}\n"
+        for tls in ("tls: encrypt", f"tls: verify, tls_ca_file: '{files.authority}'"):
+            found = await examine_next_hop(make_site(tmp_path, text % tls))
+            the(found, connections.READY)
+            the(found, connections.HOP_EXPIRES_SOON)
+
+
+async def test_a_login_server_that_answers_is_told_and_gets_no_password(tmp_path: Path) -> None:
+    async with PasswordTable(tmp_path / "auth", {}).running() as table:
+        site = make_site(tmp_path, f"user_page: {{users: ['*@example.org'], login: 'dovecot:{table.path}'}}\n")
+        assert the(await examine_login_server(site), connections.LOGIN_READY)
+    assert table.asked == []
+
+
+async def test_a_login_server_that_is_away_is_a_problem(tmp_path: Path) -> None:
+    for login in ("dovecot:/nonexistent/auth-client", "imaps://127.0.0.1:1", "imap://127.0.0.1:1"):
+        site = make_site(tmp_path, f"user_page: {{users: ['*@example.org'], login: '{login}'}}\n")
+        assert "nonexistent" not in the(await examine_login_server(site), connections.LOGIN_AWAY).what
+
+
+async def test_nothing_is_said_where_no_user_has_a_password(tmp_path: Path) -> None:
+    for text in ("", "user_page: {users: ['*@example.org']}\n"):
+        assert await examine_login_server(make_site(tmp_path, text)) == []
+
+
+@pytest.fixture
+def certificate(program: Callable[[str], str], tmp_path: Path) -> bytes:
+    """A certificate that is valid for two days from now."""
+    return ssl.PEM_cert_to_DER_cert(Certificates.make(program("openssl"), tmp_path).certificate.read_text())
+
+
+def test_the_date_is_that_of_openssl(program: Callable[[str], str], certificate: bytes) -> None:
+    words = [program("openssl"), "x509", "-inform", "DER", "-noout", "-enddate"]
+    shown = subprocess.run(words, input=certificate, check=True, capture_output=True, timeout=30).stdout.decode()
+
+    end = datetime.strptime(shown.strip(), "notAfter=%b %d %H:%M:%S %Y GMT").replace(tzinfo=UTC)
+
+    assert valid_until(certificate) == end
+
+
+@pytest.mark.parametrize("days", [1, 20_000])
+def test_a_certificate_that_is_valid_for_very_long_has_another_form_of_the_date(
+    program: Callable[[str], str], tmp_path: Path, days: int
+) -> None:
+    words = (
+        f"req -x509 -newkey rsa:2048 -nodes -subj /CN=x -days {days} -keyout {tmp_path}/key -out {tmp_path}/pem"
+    )
+    subprocess.run([program("openssl"), *words.split()], check=True, capture_output=True, timeout=30)
+
+    end = valid_until(ssl.PEM_cert_to_DER_cert((tmp_path / "pem").read_text()))
+
+    assert abs(end - datetime.now(UTC) - timedelta(days=days)) < timedelta(hours=1)
+
+
+def test_a_certificate_is_fine_expires_soon_or_has_expired(certificate: bytes) -> None:
+    end = valid_until(certificate)
+    for days_left, of_listener, of_next_hop in (
+        (30, connections.VALID, connections.HOP_VALID),
+        (3, connections.EXPIRES_SOON, connections.HOP_EXPIRES_SOON),
+        (-1, connections.EXPIRED, connections.HOP_EXPIRED),
+    ):
+        now = end - timedelta(days=days_left)
+        assert is_of(listener_certificate("smtp", certificate, now), of_listener)
+        assert is_of(next_hop_certificate("encrypt", certificate, now), of_next_hop)
+    assert listener_certificate("smtp", certificate, end).check == "certificate.smtp"
+
+
+@given(st.data())
+def test_what_is_no_certificate_is_refused(data: st.DataObject) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - any of them: nothing else may be raised
+        valid_until(data.draw(st.binary(max_size=40)))

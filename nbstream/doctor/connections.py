@@ -1,0 +1,249 @@
+"""The connections of a site: listeners, next hop, login server, and how long their certificates hold.
+
+Each listener is asked in its own protocol, at the address of the configuration. Python's ``ssl`` reads a
+certificate only while it checks one, and an expired one fails that check. So the date is found in the certificate
+itself: its validity is two dates of a fixed form, one after the other (RFC 5280, section 4.1.2.5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from nbstream.addresses import TcpAddress, UnixAddress
+from nbstream.assembly.delivery import make_next_hop
+from nbstream.assembly.store import open_running_redis
+from nbstream.daemon.listeners import LISTENERS, METRICS
+from nbstream.delivery.next_hop_connection import open_connection
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.doctor.examination import failure
+from nbstream.errors import ConfigError, RelayUnavailable, StoreUnavailable
+from nbstream.findings import note, ok, problem, warning
+from nbstream.server.probe import Conversation, unchecked_tls
+from nbstream.store.model.keys import ModelKeys
+from nbstream.users.login_servers import make_login_server
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.addresses import ListenAddress
+    from nbstream.delivery.next_hop_connection import SmtpServer
+    from nbstream.doctor.examination import Site
+    from nbstream.findings import Finding
+    from nbstream.server.listener import ListenerEntry
+
+
+UNREACHABLE = problem(
+    "listener.{name}",
+    "listeners.{name} at {address} does not answer: {error}.",
+    "See in the log of the daemon whether it listens there; the address may have changed without a restart.",
+)
+PORT_UNKNOWN = note(
+    "listener.{name}",
+    "listeners.{name} was not asked: the system chooses its port.",
+    "Give it a port, or find the one it has in the log of the daemon.",
+)
+NONE = problem(
+    "listener", "No listener is on, so that no mail can come in.", "Turn one on in the section listeners."
+)
+_ANSWER_SECONDS = 8.0
+_ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised here, not listened on
+
+
+async def examine_listeners(site: Site) -> Sequence[Finding]:
+    """Ask all listeners that are on, at once; where no daemon runs, that is the finding of another check."""
+    listeners = [listener for listener in LISTENERS if listener.is_on(site.settings.listeners)]
+    if not any(listener.name != METRICS.name for listener in listeners):
+        return [NONE()]
+    if not site.may_have_daemon:
+        return []
+    asked = []
+    for listener in listeners:
+        address = listener.listen_address(site.settings.listeners)
+        has_tls = getattr(listener.section(site.settings.listeners), "tls", "off") == "implicit"
+        asked.append(
+            examine_in_redis(listener, site) if address is None else probe_listener(listener, address, has_tls)
+        )
+    return [finding for findings in await asyncio.gather(*asked) for finding in findings]
+
+
+async def probe_listener(
+    listener: ListenerEntry[Any, Any], address: ListenAddress, has_tls: bool = False
+) -> Sequence[Finding]:
+    """Connect to a listener, at once within TLS or not, and ask it; one that does not answer is a finding."""
+    name = listener.name
+    if isinstance(address, TcpAddress) and address.port == 0:
+        return [PORT_UNKNOWN(name=name)]
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            reader, writer = await connect(address, has_tls)
+            try:
+                conversation = Conversation(name, address, reader, writer)
+                findings = await listener.probe(conversation)
+                certificate = conversation.certificate
+                if certificate is None:
+                    return findings
+                return [*findings, listener_certificate(name, certificate, datetime.now(UTC))]
+            finally:
+                writer.transport.abort()
+    except PermissionError as error:
+        return [failure(f"listener.{name}", error)]
+    except TimeoutError:
+        return [UNREACHABLE(name=name, address=address, error=f"no answer within {_ANSWER_SECONDS:g} s")]
+    except (OSError, EOFError, ValueError) as error:  # a line that is too long is a ValueError
+        return [UNREACHABLE(name=name, address=address, error=str(error) or type(error).__name__)]
+
+
+async def connect(
+    address: ListenAddress, has_tls: bool = False
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to where a listener listens; one that listens at all addresses is asked at loopback."""
+    context = unchecked_tls() if has_tls else None
+    if isinstance(address, UnixAddress):
+        server_name = "" if has_tls else None
+        return await asyncio.open_unix_connection(str(address.path), ssl=context, server_hostname=server_name)
+    return await asyncio.open_connection(_ANY_HOST.get(address.host, address.host), address.port, ssl=context)
+
+
+async def examine_in_redis(listener: ListenerEntry[Any, Any], site: Site) -> Sequence[Finding]:
+    """Ask Redis about a listener without a socket. A Redis that is away is the finding of another check."""
+    if listener.examine is None or not site.has_redis_to_ask:
+        return []
+    try:
+        async with open_running_redis(site.settings) as clients:
+            return await listener.examine(clients.client, ModelKeys(site.settings.model.name))
+    except (ConfigError, StoreUnavailable):
+        return []
+
+
+EXPIRED = problem(
+    "certificate.{name}",
+    "The certificate of listeners.{name} expired on {date}.",
+    "Renew it, and run nbstream reload: the daemon keeps the one that it has read.",
+)
+EXPIRES_SOON = warning(
+    "certificate.{name}",
+    "The certificate of listeners.{name} expires in {days} days, on {date}.",
+    "Renew it, and run nbstream reload: the daemon keeps the one that it has read.",
+)
+VALID = ok("certificate.{name}", "The certificate of listeners.{name} is valid until {date}.")
+HOP_EXPIRED = warning(
+    "certificate.next_hop",
+    "The certificate of the next hop expired on {date}; relay.tls = {mode} does not look at it.",
+    "Renew it on that server, or relay.tls = verify would stop all mail.",
+)
+HOP_EXPIRES_SOON = warning(
+    "certificate.next_hop",
+    "The certificate of the next hop expires in {days} days, on {date}.",
+    "Renew it on that server: after that day no mail leaves with relay.tls = verify.",
+)
+HOP_VALID = ok("certificate.next_hop", "The certificate of the next hop is valid until {date}.")
+
+_SOON_DAYS = 14
+_VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z")
+"""Each date is a UTCTime, whose year has two digits, or a GeneralizedTime: its tag, its length, its digits."""
+
+
+def listener_certificate(name: str, certificate: bytes, now: datetime) -> Finding:
+    """Return what is to be said of the certificate of a listener. Raises ``ValueError`` where it is none."""
+    end, days = _end_and_days(certificate, now)
+    kind = EXPIRED if end <= now else EXPIRES_SOON if days < _SOON_DAYS else VALID
+    return kind(name=name, days=days, date=f"{end:%Y-%m-%d}")
+
+
+def next_hop_certificate(mode: str, certificate: bytes, now: datetime) -> Finding:
+    """Return what is to be said of the certificate of the next hop. Raises ``ValueError`` where it is none."""
+    end, days = _end_and_days(certificate, now)
+    kind = HOP_EXPIRED if end <= now else HOP_EXPIRES_SOON if days < _SOON_DAYS else HOP_VALID
+    return kind(mode=mode, days=days, date=f"{end:%Y-%m-%d}")
+
+
+def _end_and_days(certificate: bytes, now: datetime) -> tuple[datetime, int]:
+    end = valid_until(certificate)
+    return end, (end - now).days
+
+
+def valid_until(certificate: bytes) -> datetime:
+    """Return the end of the validity (notAfter) of a certificate (DER). Raises ``ValueError`` where it is none."""
+    found = _VALIDITY.search(certificate)
+    if found is None:
+        raise ValueError("no certificate, or one without dates")
+    short, full = found.groups()
+    digits = full or (b"20" if short < b"50" else b"19") + short  # RFC 5280 4.1.2.5.1
+    return datetime.strptime(digits.decode(), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+
+
+AWAY = problem(
+    "next_hop",
+    "No mail can leave to the next hop {name}: {problem}.",
+    "Start the server that relay.next_hop names, set relay.tls and the login as it asks, or make room in the "
+    "Maildir; mail waits until then. The log of the daemon says more.",
+)
+READY = ok("next_hop", "The next hop {name} takes mail.")
+LOGIN_AWAY = problem(
+    "user_page",
+    "No user can log in with a password: {problem}.",
+    "Start the server that user_page.login names, and let the user of the daemon use its socket. "
+    "user_page.ca_file has the certificates that the one of an IMAP server is verified with.",
+)
+LOGIN_READY = ok("user_page", "The server that knows the passwords of the users answers.")
+
+_SECONDS = 5.0  # with the longest wait of ``problem`` less than the deadline of the check
+
+
+async def examine_next_hop(site: Site) -> Sequence[Finding]:
+    """Ask the next hop as ``/readyz`` does, where mail goes to it at all."""
+    address = getattr(site.settings.relay.next_hop, "address", None)
+    # A folder or a socket may be for the user of the daemon alone.
+    if not site.relays_mail or (site.daemon_unknown and not isinstance(address, TcpAddress)):
+        return []
+    next_hop = make_next_hop(site.settings)
+    try:
+        found = await next_hop.problem()
+    finally:
+        await next_hop.close()
+    relay = site.settings.relay
+    name = address or site.settings.maildir_folder
+    if not isinstance(next_hop, SmtpNextHop):
+        return [AWAY(name=name, problem=found) if found else READY(name=name)]
+    certificate, reason = None, ""
+    try:
+        async with asyncio.timeout(_SECONDS):
+            certificate = await _certificate(next_hop.server)
+    except (RelayUnavailable, OSError) as error:  # a TimeoutError is an OSError
+        cause = error.__cause__ or error
+        text = getattr(cause, "strerror", None) or str(cause)
+        reason = f" ({text})" if text else ""
+    if found:
+        return [AWAY(name=name, problem=found + reason)]
+    findings = [READY(name=name)]
+    if certificate is not None:
+        findings.append(next_hop_certificate(relay.tls, certificate, datetime.now(UTC)))
+    return findings
+
+
+async def _certificate(server: SmtpServer) -> bytes | None:
+    """Connect, and return the certificate of the server (DER), None without TLS.
+
+    Raises ``RelayUnavailable`` and ``OSError``.
+    """
+    context = server.tls.make_context() if server.tls else None
+    connection, _ = await open_connection(server, context, _SECONDS)
+    certificate = connection.peer_certificate
+    connection.quit()
+    return certificate
+
+
+async def examine_login_server(site: Site) -> Sequence[Finding]:
+    """Connect to the server where users of the self-service page log in with passwords; none is sent."""
+    section = site.settings.user_page
+    server = make_login_server(section) if section else None
+    if server is None:
+        return []
+    try:
+        found = await server.problem()
+    finally:
+        server.close()
+    return [LOGIN_AWAY(problem=found) if found else LOGIN_READY()]

@@ -1,1 +1,0 @@
-"""The client side of IMAP, with limits in time and in bytes."""

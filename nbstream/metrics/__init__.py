@@ -1,1 +1,0 @@
-"""What is counted and measured, in the format of Prometheus."""
