@@ -41,14 +41,14 @@ def make_digests(
 
     folder, keys = settings.quarantine_folder, ModelKeys(settings.model.name)
     parts = DigestParts(
-        section,
-        Quarantine(folder),
-        settings.quarantine.days,
-        DigestState(folder / FOLDER),
-        DigestRenderer(section, settings.quarantine.days, may_log_in),
-        UserPreferences(client, keys),
-        LinkKeys(client, keys),
-        next_hop,
-        lambda address: user_of(normalize_address(address)),
+        section=section,
+        waiting=Quarantine(folder),
+        kept_days=settings.quarantine.days,
+        state=DigestState(folder / FOLDER),
+        renderer=DigestRenderer(section, settings.quarantine.days, may_log_in),
+        preferences=UserPreferences(client, keys),
+        link_keys=LinkKeys(client, keys),
+        next_hop=next_hop,
+        user_of=lambda address: user_of(normalize_address(address)),
     )
     return Digests(parts, count)

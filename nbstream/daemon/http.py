@@ -137,13 +137,13 @@ class _PageMaker:
         find_rows = known_rows(self._rows)
         quarantine = PageQuarantine(parts.quarantine, parts.next_hop, self._message_handler, self._outcomes.note)
         message_lookups = MessageLookups(
-            lookups.message_record,
-            model.entry,
-            model.history.of_message,
-            find_rows,
-            self._policy_labels,
-            lookups.autolearned_label,
-            lookups.class_names,
+            record=lookups.message_record,
+            ledger_entry=model.entry,
+            history=model.history.of_message,
+            rows=find_rows,
+            policy_labels=self._policy_labels,
+            autolearned_label=lookups.autolearned_label,
+            class_names=lookups.class_names,
         )
         views: list[View] = [
             NowView(settings, parts.mirror, findings, activity, parts.bound_addresses),

@@ -82,7 +82,7 @@ def make_autolearn_parts(
     return AutolearnParts(layer_model, layer_mirror, layer, learner)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ServerParts:
     """The parts that the server runs and the listeners use.
 
@@ -160,19 +160,21 @@ def make_parts(
         engine=engine,
     )
     return ServerParts(
-        clients,
-        metrics,
-        model,
-        mirror,
-        recent_messages,
-        spam_filter,
-        make_next_hop(settings),
-        Quarantine(settings.quarantine_folder, settings.quarantine, user_of, metrics.delivery.quarantine_full),
-        autolearn,
-        FollowedSenderLists(clients.client, model.keys),
-        BackgroundTasks(metrics.process.background_failed),
-        make_own_models(settings, clients, engine),
-        correspondents,
+        clients=clients,
+        metrics=metrics,
+        model=model,
+        mirror=mirror,
+        recent_messages=recent_messages,
+        spam_filter=spam_filter,
+        next_hop=make_next_hop(settings),
+        quarantine=Quarantine(
+            settings.quarantine_folder, settings.quarantine, user_of, metrics.delivery.quarantine_full
+        ),
+        autolearn=autolearn,
+        sender_lists=FollowedSenderLists(clients.client, model.keys),
+        background=BackgroundTasks(metrics.process.background_failed),
+        own_models=make_own_models(settings, clients, engine),
+        correspondents=correspondents,
     )
 
 

@@ -159,7 +159,7 @@ class OtherFilterReport:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationReport:
     """The measures, under their names in JSON; None is undefined.
 

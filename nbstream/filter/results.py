@@ -46,7 +46,7 @@ class OwnModelUse(StrEnum):
     UNAVAILABLE = "unavailable"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
     """The result of one check.
 
@@ -140,17 +140,17 @@ class Check:
     def explain(self, at: float) -> Explanation:
         """Return the explanation of a check that was made ``at`` this time, in seconds since the epoch."""
         return Explanation(
-            at,
-            str(self.verdict),
-            self.reason,
-            self.probability,
-            self.score,
-            self.prior,
-            self.thresholds,
-            self.state,
-            self.evidence.count_clues(self.clues),
-            self.discount,
-            self.full_probability if self.discount else 0.0,
+            at=at,
+            verdict=str(self.verdict),
+            reason=self.reason,
+            probability=self.probability,
+            score=self.score,
+            prior=self.prior,
+            thresholds=self.thresholds,
+            state=self.state,
+            clues=self.evidence.count_clues(self.clues),
+            discount=self.discount,
+            full_probability=self.full_probability if self.discount else 0.0,
         )
 
 

@@ -126,7 +126,7 @@ _UNKNOWN = "There is no message with this id, or it is not remembered any more."
 _UNKNOWN_ACTION = "Nothing was changed: a message has no such action."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MessageLookups:
     """Where the view finds what it shows of a message, by its id; all raise ``StoreUnavailable``.
 

@@ -174,15 +174,15 @@ def _read_query(query: Mapping[str, str]) -> _Query:
         filters["action"] = ""
     sender, recipient = (read_address(filters, name, problems) for name in ("sender", "recipient"))
     wanted = RowFilter(
-        filters["id"].lower()[:_MAX_ID_LENGTH],
-        since,
-        until,
-        filters["verdict"],
-        sender,
-        recipient,
-        filters["action"],
-        filters["policy"],
-        filters["subject"][:_MAX_SUBJECT_LENGTH],
+        id_prefix=filters["id"].lower()[:_MAX_ID_LENGTH],
+        since=since,
+        until=until,
+        verdict=filters["verdict"],
+        sender=sender,
+        recipient=recipient,
+        action=filters["action"],
+        policy=filters["policy"],
+        subject=filters["subject"][:_MAX_SUBJECT_LENGTH],
     )
     for direction in (Direction.NEWER, Direction.OLDER):
         position = read_position(query.get(str(direction), ""))

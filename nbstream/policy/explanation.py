@@ -68,7 +68,7 @@ class CountedTokenClues(LazySequence[CountedClue]):
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
     """The explanation of one check.
 

@@ -41,7 +41,7 @@ class FeedbackAddresses:
         return frozenset(map(canonical_address, self.by_class.values()))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Runtime:
     """Everything of a listener's work that the configuration decides and a reload may change.
 

@@ -72,7 +72,7 @@ class _UserMail:
     files: dict[str, _HeldFile] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class DigestParts:
     """What the digests are made of, and where they go."""
 

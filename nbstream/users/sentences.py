@@ -26,7 +26,7 @@ _MAX_KINDS = 4  # of clues that are named
 _MAX_WORD_LENGTH = 40
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Language:
     """The texts of one language; ``like`` is by the verdict, ``weighed`` by what speaks for it."""
 
@@ -46,26 +46,26 @@ class _Language:
 
 _LANGUAGES: Mapping[str, _Language] = {
     "en": _Language(
-        {
+        like={
             True: "It looks like spam ({percent}).",
             False: "It does not look like spam ({percent}).",
             None: "It looks {percent} like spam, which is not enough to be sure.",
         },
-        {
+        weighed={
             True: "What weighed most against it: {clues}.",
             False: "What weighed most for it: {clues}.",
             None: "What weighed most: {clues}.",
         },
-        {"spam": "You have called this message spam.", "ham": "You have called this message wanted."},
-        "The filter has not seen enough mail yet to be sure of anything.",
-        "Corrections by users here had a say in it.",
-        "This server stores no words, and so cannot say which ones weighed most.",
-        "{number} %",
-        "less than 1 %",
-        "more than 99 %",
-        "\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}",
-        " and ",
-        {
+        called={"spam": "You have called this message spam.", "ham": "You have called this message wanted."},
+        learning="The filter has not seen enough mail yet to be sure of anything.",
+        corrected="Corrections by users here had a say in it.",
+        private="This server stores no words, and so cannot say which ones weighed most.",
+        percent="{number} %",
+        almost_none="less than 1 %",
+        almost_all="more than 99 %",
+        quoted="\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}",
+        last=" and ",
+        clues={
             "address": "the sender {0}",
             "domain": "the sender's domain {0}",
             "name": "the name of the sender",
@@ -77,26 +77,29 @@ _LANGUAGES: Mapping[str, _Language] = {
         },
     ),
     "de": _Language(
-        {
+        like={
             True: "Die Nachricht sieht nach Spam aus ({percent}).",
             False: "Die Nachricht sieht nicht nach Spam aus ({percent}).",
             None: "Die Nachricht sieht zu {percent} nach Spam aus; das reicht nicht, um sicher zu sein.",
         },
-        {
+        weighed={
             True: "Am meisten sprach gegen sie: {clues}.",
             False: "Am meisten sprach für sie: {clues}.",
             None: "Am meisten wogen: {clues}.",
         },
-        {"spam": "Sie haben diese Nachricht Spam genannt.", "ham": "Sie haben diese Nachricht erwünscht genannt."},
-        "Der Filter hat noch zu wenig Post gesehen, um sicher zu sein.",
-        "Korrekturen von Nutzern hier haben dabei mitgesprochen.",
-        "Dieser Server speichert keine Wörter und kann daher nicht sagen, welche am meisten wogen.",
-        "{number} %",
-        "weniger als 1 %",
-        "mehr als 99 %",
-        "\N{DOUBLE LOW-9 QUOTATION MARK}{text}\N{LEFT DOUBLE QUOTATION MARK}",
-        " und ",
-        {
+        called={
+            "spam": "Sie haben diese Nachricht Spam genannt.",
+            "ham": "Sie haben diese Nachricht erwünscht genannt.",
+        },
+        learning="Der Filter hat noch zu wenig Post gesehen, um sicher zu sein.",
+        corrected="Korrekturen von Nutzern hier haben dabei mitgesprochen.",
+        private="Dieser Server speichert keine Wörter und kann daher nicht sagen, welche am meisten wogen.",
+        percent="{number} %",
+        almost_none="weniger als 1 %",
+        almost_all="mehr als 99 %",
+        quoted="\N{DOUBLE LOW-9 QUOTATION MARK}{text}\N{LEFT DOUBLE QUOTATION MARK}",
+        last=" und ",
+        clues={
             "address": "der Absender {0}",
             "domain": "die Domain des Absenders {0}",
             "name": "der Name des Absenders",

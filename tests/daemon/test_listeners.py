@@ -56,7 +56,7 @@ def test_a_listener_that_is_off_or_has_no_socket_has_no_address() -> None:
 
 def test_a_trusted_user_that_does_not_exist_is_named() -> None:
     settings = settings_with(dovecot={"trusted_users": ["nobody-of-this-name"]})
-    parts = ServerParts(*[Mock()] * len(fields(ServerParts)))
+    parts = ServerParts(**{field.name: Mock() for field in fields(ServerParts)})
 
     with pytest.raises(ConfigError, match="there is no user nobody-of-this-name"):
         make_listener(ENTRIES["dovecot"], settings, parts, make_runtime(cast(Filter, None)), lambda: False)

@@ -21,8 +21,18 @@ from nbstream.policy.verdict import ModelState, Verdict
 from tests.delivery.conftest import Play, Relay
 from tests.delivery.test_quarantine_release import ENVELOPE, put, script
 
-BEFORE = Check("a" * 24, Verdict.SPAM, 0.9, 2.0, "because", ModelState({}), ())
-AFTER = Check("a" * 24, Verdict.UNSURE, 0.6, 1.0, "because", ModelState({}), ())
+BEFORE = Check(
+    id="a" * 24, verdict=Verdict.SPAM, probability=0.9, score=2.0, reason="because", state=ModelState({}), clues=()
+)
+AFTER = Check(
+    id="a" * 24,
+    verdict=Verdict.UNSURE,
+    probability=0.6,
+    score=1.0,
+    reason="because",
+    state=ModelState({}),
+    clues=(),
+)
 MAIL = "C: MAIL FROM:<a@a.test> SIZE=9 X-odd=Y\nS: 250 ok\n"
 TO_B, TO_C = "C: RCPT TO:<b@b.test>\nS: 250 ok\n", "C: RCPT TO:<c@c.test> NOTIFY=NEVER\nS: 250 ok\n"
 CONTENT = f"""

@@ -16,7 +16,18 @@ READY, LEARNING = ModelState({"ham": 1}, {"ham": 1}), ModelState({"ham": 0}, {"h
 
 def case(label: str, verdict: Verdict = Verdict.HAM, state: ModelState = READY) -> LabelledCheck:
     return LabelledCheck(
-        Message.from_text(label), label, Check("id", verdict, 0.5, 0.0, "", state, (), Thresholds())
+        Message.from_text(label),
+        label,
+        Check(
+            id="id",
+            verdict=verdict,
+            probability=0.5,
+            score=0.0,
+            reason="",
+            state=state,
+            clues=(),
+            thresholds=Thresholds(),
+        ),
     )
 
 

@@ -104,7 +104,16 @@ async def test_a_flipped_label_is_a_mistake_about_the_folder_too() -> None:
 def checked(probability: float) -> Check:
     """A check by a model that has learned enough."""
     verdict = Verdict.SPAM if probability >= Thresholds().spam else Verdict.HAM
-    return Check("id", verdict, probability, 0.0, "", ModelState({}), (), Thresholds())
+    return Check(
+        id="id",
+        verdict=verdict,
+        probability=probability,
+        score=0.0,
+        reason="",
+        state=ModelState({}),
+        clues=(),
+        thresholds=Thresholds(),
+    )
 
 
 @pytest.mark.parametrize(

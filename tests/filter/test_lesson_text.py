@@ -15,7 +15,16 @@ from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 
 def check(probability: float, verdict: Verdict, ham: int = 180) -> Check:
     state = ModelState({"ham": ham, "spam": 300}, {"ham": 200, "spam": 200})
-    return Check("key", verdict, probability, 0.0, "", state, (), Thresholds())
+    return Check(
+        id="key",
+        verdict=verdict,
+        probability=probability,
+        score=0.0,
+        reason="",
+        state=state,
+        clues=(),
+        thresholds=Thresholds(),
+    )
 
 
 BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.93, Verdict.SPAM)
@@ -67,7 +76,16 @@ def clued(probability: float, verdict: Verdict) -> Check:
 def test_the_line_is_printable_ascii_and_fits_into_a_reply(tokens: list[bytes], outcome: LessonOutcome) -> None:
     state = ModelState({"ham": 10**9, "spam": 10**9}, {"ham": 10**9 + 1, "spam": 10**9 + 1})
     clues = [Clue(token, 9.0) for token in tokens]
-    unsure = Check("key", Verdict.UNSURE, 0.9999, 0.0, "", state, clues, Thresholds())
+    unsure = Check(
+        id="key",
+        verdict=Verdict.UNSURE,
+        probability=0.9999,
+        score=0.0,
+        reason="",
+        state=state,
+        clues=clues,
+        thresholds=Thresholds(),
+    )
     contradiction = Contradiction(has_most_weight=True, wait_seconds=0.0)
 
     text = describe_lesson(Lesson(outcome, "ham", unsure, replace(unsure, verdict=Verdict.REJECT), contradiction))

@@ -15,7 +15,9 @@ from nbstream.metrics import MetricsRegistry, prepare_folder
 from nbstream.policy.verdict import ModelState, Verdict
 from nbstream.tokens.tokenizer import Tokens
 
-CHECK = Check("m", Verdict.UNSURE, 0.3, -0.5, "", ModelState({}), ())
+CHECK = Check(
+    id="m", verdict=Verdict.UNSURE, probability=0.3, score=-0.5, reason="", state=ModelState({}), clues=()
+)
 SECONDS = CheckSeconds(0.00001, 0.0003, 0.3)
 
 

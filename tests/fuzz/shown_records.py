@@ -106,7 +106,13 @@ def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] 
         return None
 
     lookups = MessageLookups(
-        find_record, find_nothing, find_history, _find_nothing, dict, find_nothing, lambda: CLASSES
+        record=find_record,
+        ledger_entry=find_nothing,
+        history=find_history,
+        rows=_find_nothing,
+        policy_labels=dict,
+        autolearned_label=find_nothing,
+        class_names=lambda: CLASSES,
     )
     view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler)
     _show(view, PageRequest(SESSION, "a" * 24))

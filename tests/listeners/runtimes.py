@@ -31,4 +31,4 @@ def make_runtime(spam_filter: Filter, *, allow_from: Sequence[Network] = LOOPBAC
         "message_reader": MessageReader(marks=header_policy.marks),
         "header_policy": header_policy,
     }
-    return Runtime(spam_filter, **{**values, **changes})
+    return Runtime(spam_filter=spam_filter, **{**values, **changes})

@@ -225,7 +225,15 @@ def explanation(
     clues = [CountedClue(b"token:%d" % number, ratio, 0, 1) for number, ratio in enumerate(ratios)]
     score = math.fsum([prior, *ratios])
     return Explanation(
-        1.0, "ham", "because", sigmoid(score / temperature), score, prior, thresholds, ModelState({}), clues
+        at=1.0,
+        verdict="ham",
+        reason="because",
+        probability=sigmoid(score / temperature),
+        score=score,
+        prior=prior,
+        thresholds=thresholds,
+        state=ModelState({}),
+        clues=clues,
     )
 
 

@@ -18,7 +18,17 @@ from tests.bayes.sample_models import sample_message, score_of, trained_counts
 def explanation(prior: float, *ratios: float) -> Explanation:
     clues = tuple(CountedClue(b"t", ratio, 0, 0) for ratio in ratios)
     score = math.fsum([prior, *ratios])
-    return Explanation(1.0, "ham", "why", 0.5, score, prior, Thresholds(), ModelState({}), clues)
+    return Explanation(
+        at=1.0,
+        verdict="ham",
+        reason="why",
+        probability=0.5,
+        score=score,
+        prior=prior,
+        thresholds=Thresholds(),
+        state=ModelState({}),
+        clues=clues,
+    )
 
 
 def test_every_clue_has_the_counts_of_its_log_ratio() -> None:

@@ -123,15 +123,15 @@ async def open_digests(
     async with open_mail_server(lmtp=lmtp) as server:
         next_hop: NextHop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=lmtp))
         parts = DigestParts(
-            settings,
-            Quarantine(quarantine),
-            kept_days,
-            DigestState(quarantine / "digests"),
-            DigestRenderer(settings, kept_days),
-            UserPreferences(client, KEYS),
-            LinkKeys(client, KEYS),
-            next_hop,
-            user_of,
+            section=settings,
+            waiting=Quarantine(quarantine),
+            kept_days=kept_days,
+            state=DigestState(quarantine / "digests"),
+            renderer=DigestRenderer(settings, kept_days),
+            preferences=UserPreferences(client, KEYS),
+            link_keys=LinkKeys(client, KEYS),
+            next_hop=next_hop,
+            user_of=user_of,
         )
         outcomes = Counter[DigestOutcome]()
         digests = Digests(parts, lambda outcome: outcomes.update([outcome]))

@@ -20,7 +20,17 @@ def explanation(verdict: str, probability: float, **clues: float) -> Explanation
         for name, ratio in clues.items()
     ]
     ordered = sorted(named, key=lambda clue: -abs(clue.log_ratio))
-    return Explanation(0.0, verdict, "score", probability, 1.0, 0.0, Thresholds(), TAUGHT, tuple(ordered))
+    return Explanation(
+        at=0.0,
+        verdict=verdict,
+        reason="score",
+        probability=probability,
+        score=1.0,
+        prior=0.0,
+        thresholds=Thresholds(),
+        state=TAUGHT,
+        clues=tuple(ordered),
+    )
 
 
 def test_spam_says_what_spoke_against_it() -> None:

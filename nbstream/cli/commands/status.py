@@ -72,7 +72,7 @@ class ModelSummary:
     kinds: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
     """All that the command prints, as it was at one moment.
 

@@ -44,16 +44,16 @@ class SmtpListener:
         self._is_lmtp = isinstance(section, LmtpListenerSettings)
         self.connections = Connections(name, limits.max_connections, metrics)
         self.state = SmtpListenerState(
-            name,
-            hostname,
-            section,
-            self.connections,
-            limits,
-            bytes_in_flight,
-            outlet.next_hop,
-            self._message_handlers(runtime),
-            self._is_lmtp,
-            max_recipients,
+            name=name,
+            hostname=hostname,
+            section=section,
+            connections=self.connections,
+            limits=limits,
+            bytes_in_flight=bytes_in_flight,
+            next_hop=outlet.next_hop,
+            message_handlers=self._message_handlers(runtime),
+            is_lmtp=self._is_lmtp,
+            max_recipients=max_recipients,
         )
 
     async def start(self, *sockets: socket.socket) -> None:

@@ -107,7 +107,7 @@ class MailTransaction:
             await transaction.abort()
 
 
-@dataclass(slots=True)
+@dataclass(kw_only=True, slots=True)
 class SmtpListenerState:
     """What all sessions of a listener share; ``message_handlers`` are those of the next transaction.
 

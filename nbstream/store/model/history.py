@@ -75,7 +75,7 @@ class LessonNote:
     after: Assessment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HistoryChange:
     """One change of what one message is learned as, without the tokens: 500 bytes in memory.
 

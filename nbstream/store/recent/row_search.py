@@ -39,7 +39,7 @@ MAX_LOOKED_AT = 2000
 _READ_COUNT = 500  # rows that are read at once: a few ms of the event loop
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RowFilter:
     """What is wanted; what is empty or None is not asked for.
 

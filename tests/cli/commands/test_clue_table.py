@@ -20,6 +20,16 @@ from nbstream.policy.verdict import ModelState, Thresholds
     ],
 )
 def test_a_threshold_is_not_rounded_to_one(thresholds: Thresholds, shown: str) -> None:
-    explanation = Explanation(0.0, "ham", "why", 0.1, -2.0, -2.0, thresholds, ModelState({}), ())
+    explanation = Explanation(
+        at=0.0,
+        verdict="ham",
+        reason="why",
+        probability=0.1,
+        score=-2.0,
+        prior=-2.0,
+        thresholds=thresholds,
+        state=ModelState({}),
+        clues=(),
+    )
 
     assert f"  thresholds  {shown}" in render_table(explanation, TableStyle())

@@ -55,7 +55,16 @@ async def run(*words: str, data: bytes | None = None) -> tuple[int, str]:
 
 def checked(verdict: Verdict, probability: float, thresholds: Thresholds) -> Check:
     state = ModelState({"ham": 1, "spam": 1})
-    return Check("a" * 24, verdict, probability, 1.0, "why", state, (Clue(b"b:x", 1.0),), thresholds)
+    return Check(
+        id="a" * 24,
+        verdict=verdict,
+        probability=probability,
+        score=1.0,
+        reason="why",
+        state=state,
+        clues=(Clue(b"b:x", 1.0),),
+        thresholds=thresholds,
+    )
 
 
 DEFAULT_HEADERS = HeaderPolicy("default")

@@ -81,7 +81,16 @@ def test_an_answer_names_its_entry_by_both_ids(own: bytes) -> None:
 
 def test_every_field_of_an_answer_is_described() -> None:
     state = ModelState({"ham": 1, "spam": 1})
-    check = Check("key", Verdict.SPAM, 0.97, 3.5, "", state, (), Thresholds())
+    check = Check(
+        id="key",
+        verdict=Verdict.SPAM,
+        probability=0.97,
+        score=3.5,
+        reason="",
+        state=state,
+        clues=(),
+        thresholds=Thresholds(),
+    )
 
     answer = with_entry_ids({**verdict_fields(check, LessonOutcome.LEARNED), **refusal_fields("why")}, b"1-0", {})
 

@@ -143,15 +143,15 @@ async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -
 
 def build_explanation(at: float) -> Explanation:
     return Explanation(
-        at,
-        "unsure",
-        "learning 0/2",
-        0.001,
-        0.75,
-        0.5,
-        Thresholds(),
-        ModelState({"ham": 0, "spam": 0}, {"ham": 1, "spam": 1}),
-        (CountedClue(b"body:1", 0.25, 0, 1000),),
+        at=at,
+        verdict="unsure",
+        reason="learning 0/2",
+        probability=0.001,
+        score=0.75,
+        prior=0.5,
+        thresholds=Thresholds(),
+        state=ModelState({"ham": 0, "spam": 0}, {"ham": 1, "spam": 1}),
+        clues=(CountedClue(b"body:1", 0.25, 0, 1000),),
     )
 
 

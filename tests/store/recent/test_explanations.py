@@ -67,9 +67,16 @@ EXPLANATIONS = st.builds(
     full_probability=st.just(0.0),
 ).map(lambda one: replace(one, full_probability=0.5) if one.discount else one)
 ONE = Explanation(
-    1.5, "spam", "why", 0.99, 3.1, 0.1, Thresholds(), ModelState({"ham": 1, "spam": 2}, {"ham": 50, "spam": 50}),
-    (CountedClue(b"body:1", 3.0, 0, 2000),),
-)  # fmt: skip
+    at=1.5,
+    verdict="spam",
+    reason="why",
+    probability=0.99,
+    score=3.1,
+    prior=0.1,
+    thresholds=Thresholds(),
+    state=ModelState({"ham": 1, "spam": 2}, {"ham": 50, "spam": 50}),
+    clues=(CountedClue(b"body:1", 3.0, 0, 2000),),
+)
 
 
 @given(EXPLANATIONS)

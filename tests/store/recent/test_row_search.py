@@ -274,7 +274,10 @@ async def test_rows_are_written_and_found_in_a_cluster(server_program: Path, tmp
             search = make_search(client)
 
             assert await pages(search, RowFilter(), 4) == rows[:3:-1]
-            for wanted in (RowFilter(rows[6].id[:2]), RowFilter(verdict="spam", recipient="@y1.example")):
+            for wanted in (
+                RowFilter(id_prefix=rows[6].id[:2]),
+                RowFilter(verdict="spam", recipient="@y1.example"),
+            ):
                 assert await pages(search, wanted, 4) == [row for row in rows[:3:-1] if wanted.matches(row)]
 
 
@@ -305,7 +308,14 @@ WANTED: dict[str, RowFilter] = {
     "id": RowFilter(id_prefix=message_id(4321)),
     "prefix": RowFilter(id_prefix=message_id(4321)[:2]),
     "time": RowFilter(since=NOW - MANY / 2, until=NOW - MANY / 3),
-    "all of them": RowFilter(message_id(4321)[:1], NOW - 9000, NOW - 10, "spam", "@big.example", "@hot.example"),
+    "all of them": RowFilter(
+        id_prefix=message_id(4321)[:1],
+        since=NOW - 9000,
+        until=NOW - 10,
+        verdict="spam",
+        sender="@big.example",
+        recipient="@hot.example",
+    ),
     "what never meets": RowFilter(verdict="ham", recipient="@hot.example"),
     "nobody": RowFilter(sender="nobody@nowhere.example"),
 }
