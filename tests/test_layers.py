@@ -37,7 +37,7 @@ LAYERS = [
     {"config"},
     {"assembly"},
     {"page"},
-    {"link_page", "user_page"},
+    {"user_page"},
     {"daemon", "spam_filter"},
     {"demo"},
     {"doctor"},

@@ -26,7 +26,7 @@ from nbstream.cli.exit_codes import EX_SOFTWARE
 from nbstream.cli.message_files import refuse_list
 from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
 from nbstream.filter import TokenizedMessage
-from nbstream.mail.wrapped_spam import original_of
+from nbstream.mail.forwards import original_of
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import pack_tokens
 

@@ -15,8 +15,6 @@ from nbstream import __version__
 from nbstream.bayes.clues import TokenClues
 from nbstream.daemon.health import HealthCheck
 from nbstream.daemon.model_lookups import ModelLookups
-from nbstream.link_page.server import LinkMetrics, LinkPageParts, LinkPages
-from nbstream.link_page.texts import TEXTS as LINK_TEXTS
 from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.http.bodies import BodyReader
@@ -47,8 +45,10 @@ from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_add
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.user_page import views as user_views
+from nbstream.user_page.links import LinkMetrics, LinkPageParts, LinkPages
 from nbstream.user_page.login import USER_AREA, LoginParts, UserLogin, UserPageMetrics, UserSessions
 from nbstream.user_page.own_mail import OwnExplanation, OwnMail, OwnMailParts
+from nbstream.user_page.texts import LINK_TEXTS
 from nbstream.user_page.texts import TEXTS as USER_TEXTS
 from nbstream.users.held_mail import DIGEST_SOURCE, USER_PAGE_SOURCE, HeldMail, HeldMailParts, UserTeacher
 from nbstream.users.links import LinkKeys
@@ -278,7 +278,7 @@ class _PageMaker:
                 preferences=self._preferences,
                 keys=self._link_keys,
                 bodies=self._bodies,
-                renderer=PageRenderer(__version__, "nbstream.link_page", texts=LINK_TEXTS),
+                renderer=PageRenderer(__version__, "nbstream.user_page", "link_templates", LINK_TEXTS),
                 metrics=LinkMetrics(self._context.registry),
                 languages=sorted(LINK_TEXTS, key=lambda language: language != section.language),
             )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.engine.arrays import pointer_to
+from nbstream.engine.table import pointer_to
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

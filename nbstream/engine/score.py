@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from nbstream.engine.arrays import pointer_to
+from nbstream.engine.table import pointer_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

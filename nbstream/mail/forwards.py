@@ -1,4 +1,4 @@
-"""Forwarded messages: which messages a mail contains that was sent as feedback.
+"""Messages within messages: which ones a mail contains that was sent as feedback, and the report of SpamAssassin.
 
 The contained messages are the attached ones: parts of the type message/rfc822 or message/global, and files called
 ``.eml``, within multipart/mixed, digest, related and signed, however these are nested: a signature or a footer may
@@ -13,6 +13,9 @@ If a mail contains no message, the question is whether the mail itself is the me
   written about another message. A mail that was once delivered to a reader has the reader's address there, and not
   a feedback address.
 - Otherwise it cannot be known. Spam also has "Fwd:" subjects, references and quotations, so these are no sign.
+
+SpamAssassin makes a report of spam, unless ``report_safe`` is 0. Such a report is what lies in a Junk folder
+behind it: its words are those of SpamAssassin, and who learns them learns nothing of the spam.
 """
 
 from __future__ import annotations
@@ -170,3 +173,26 @@ def _first_fields(raw: bytes, offset: int) -> dict[str, bytes]:
         field.name: field.value
         for field in reversed(header_fields.parse_fields(raw, min(offset, mime.MAX_HEADER_BYTES)))
     }
+
+
+# From SpamAssassin 4.0.1, which writes this of itself; amavis has a form of its own.
+_MADE_BY = re.compile(rb"(?m)^X-Spam-Checker-Version: SpamAssassin ")
+_BOUNDARY = re.compile(rb'(?m)^Content-Type: multipart/mixed; boundary="(-{10}=_[0-9A-F]{8}\.[0-9A-F]{8})"')
+_PART = (
+    rb"\r?\nContent-Type: (?:message/rfc822|text/plain); x-spam-type=original\r?\n"
+    rb"(?:[^\r\n]{1,998}\r?\n){0,9}\r?\n"
+)
+_BLANK_LINE = re.compile(rb"\n\r?\n")
+
+
+def original_of(raw: bytes) -> bytes:
+    """Return the message that is in a report of SpamAssassin, byte for byte; any other message as it is."""
+    blank = _BLANK_LINE.search(raw)
+    head = raw[: blank.start()] if blank else b""
+    boundary = _BOUNDARY.search(head)
+    if boundary is None or not _MADE_BY.search(head):
+        return raw
+    delimiter = b"\n--" + boundary[1]
+    part = re.search(re.escape(delimiter) + _PART, raw)
+    end = raw.rfind(delimiter + b"--")
+    return raw[part.end() : end].removesuffix(b"\r") if part and end >= part.end() else raw

@@ -21,9 +21,9 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from nbstream.demo.mail import RECIPIENT, DemoMail, all_mail, labelled_mail
-from nbstream.link_page.texts import TEXTS
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import Page
+from nbstream.user_page.texts import LINK_TEXTS
 from nbstream.users.digest_mail import DigestRenderer
 from nbstream.users.links import LinkSigner
 from nbstream.users.settings import DigestSettings
@@ -110,8 +110,8 @@ def take_digest(browser: Browser) -> None:
         "path": "",
         "style_path": "",
     }
-    renderer = PageRenderer("", "nbstream.link_page", texts=TEXTS)
-    style = resources.files("nbstream.link_page").joinpath("style.css").read_text()
+    renderer = PageRenderer("", "nbstream.user_page", "link_templates", LINK_TEXTS)
+    style = resources.files("nbstream.user_page").joinpath("link_templates/style.css").read_text()
     page = browser.new_page(viewport={"width": 700, "height": 100})
     for name, html in (("digest", texts.html), ("digest-link", renderer.render(Page("link.html", values), None))):
         page.set_content(html)

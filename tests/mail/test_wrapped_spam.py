@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.mail.wrapped_spam import original_of
+from nbstream.mail.forwards import original_of
 from tests.deploy.old_filters import GTUBE
 from tests.integration.daemon import command
 

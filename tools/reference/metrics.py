@@ -17,7 +17,6 @@ from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
-from nbstream.link_page.server import LinkMetrics
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.own_models.store import OwnModels
@@ -26,6 +25,7 @@ from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
+from nbstream.user_page.links import LinkMetrics
 from nbstream.user_page.login import UserPageMetrics
 from nbstream.users.metrics import DigestMetrics
 from tools.reference.markup import NOTICE, Undocumented, plain, table

@@ -107,7 +107,7 @@ class LinkPages:
 
     def __init__(self, parts: LinkPageParts) -> None:
         self._parts = parts
-        self._style = resources.files("nbstream.link_page").joinpath("style.css").read_bytes()
+        self._style = resources.files("nbstream.user_page").joinpath("link_templates/style.css").read_bytes()
 
     def prepare(self) -> None:
         """Do nothing: the one template is small."""
