@@ -6,13 +6,11 @@ the pages. It is imported where such a listener is made: in all commands, Jinja2
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.bayes.clues import TokenClues
 from nbstream.daemon.health import HealthCheck
 from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords
@@ -37,7 +35,6 @@ from nbstream.page.teaching_view import TeachingView
 from nbstream.page.thresholds_view import ThresholdsView
 from nbstream.page.tokens_view import TokensView
 from nbstream.page.undo_view import UndoView
-from nbstream.policy.lesson_source import user_of_actor
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
 from nbstream.store.model.history import RecentChanges
@@ -45,12 +42,12 @@ from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_add
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.user_page import views as user_views
-from nbstream.user_page.links import LinkMetrics, LinkPageParts, LinkPages
-from nbstream.user_page.login import USER_AREA, LoginParts, UserLogin, UserPageMetrics, UserSessions
-from nbstream.user_page.own_mail import OwnExplanation, OwnMail, OwnMailParts
+from nbstream.user_page.links import LinkMetrics, LinkPages
+from nbstream.user_page.login import USER_AREA, UserLogin, UserPageMetrics, UserSessions
+from nbstream.user_page.own_mail import OwnMail
 from nbstream.user_page.texts import LINK_TEXTS
 from nbstream.user_page.texts import TEXTS as USER_TEXTS
-from nbstream.users.held_mail import DIGEST_SOURCE, USER_PAGE_SOURCE, HeldMail, HeldMailParts, UserTeacher
+from nbstream.users.held_mail import DIGEST_SOURCE, USER_PAGE_SOURCE, HeldMail, UserTeacher
 from nbstream.users.links import LinkKeys
 from nbstream.users.login_servers import make_login_server
 from nbstream.users.preferences import UserPreferences
@@ -63,7 +60,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.http.settings import HttpListenerSettings
     from nbstream.page.requests import View
     from nbstream.server.runtime import Runtime
-    from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.users.settings import DigestSettings, UserPageSettings
 
 
@@ -200,40 +196,18 @@ class _PageMaker:
 
     def user_page(self, section: UserPageSettings) -> PageServer:
         """Return the page of users with all its views."""
-        context, settings, runtime = self._context, self._context.settings, self._runtime
+        context, settings = self._context, self._context.settings
         address_of = partial(section.address_of, domain=settings.own_models.domain)
 
-        async def recall(message_id: str) -> CheckedMessage | None:
-            return await runtime().spam_filter.recall(message_id)
-
-        async def label(address: str, message_id: str) -> str | None:
-            (own_filter,) = await runtime().filters_for([address])
-            entry = await own_filter.parts.model.entry(message_id)
-            # Others may teach the same model.
-            teachers = (entry.actor, address_of(user_of_actor(entry.actor))) if entry else ()
-            return entry.label if entry and address in teachers else None
-
-        async def explain(address: str, checked: CheckedMessage) -> OwnExplanation:
-            (own_filter,) = await runtime().filters_for([address])
-            check = await own_filter.check_tokens(checked.key, checked.tokens)
-            treatment = runtime().rules.treatment_of(address)
-            decided = await runtime().spam_filter.decide_for_treatment(check, treatment)
-            is_corrected = isinstance(check.clues, TokenClues) and any(check.clues.own_levels)
-            return OwnExplanation(decided.explain(time.time()), is_corrected)
-
-        teacher = UserTeacher(USER_PAGE_SOURCE, runtime)
+        teacher = UserTeacher(USER_PAGE_SOURCE, self._runtime)
         held = self._held_mail(teacher)
         mail = OwnMail(
-            OwnMailParts(
-                rows=self._rows,
-                recall=recall,
-                label=label,
-                explain=explain,
-                waiting=self._parts.quarantine,
-                held=held,
-                runtime=runtime,
-                user_of=self._user_of,
-            )
+            rows=self._rows,
+            quarantined=self._parts.quarantine,
+            held=held,
+            runtime=self._runtime,
+            user_of=self._user_of,
+            address_of=address_of,
         )
         views = [
             user_views.HeldView(mail),
@@ -247,17 +221,15 @@ class _PageMaker:
         sessions = UserSessions(context.client, keys, address_of)
         metrics = UserPageMetrics(context.registry)
         login = UserLogin(
-            LoginParts(
-                server=make_login_server(section),
-                links=self._link_keys,
-                sessions=sessions,
-                counts=AttemptCounts(context.client, keys),
-                address_of=address_of,
-                allow_from=self._section.allow_from,
-                bodies=self._bodies,
-                renderer=renderer,
-                metrics=metrics,
-            )
+            server=make_login_server(section),
+            links=self._link_keys,
+            sessions=sessions,
+            counts=AttemptCounts(context.client, keys),
+            address_of=address_of,
+            allow_from=self._section.allow_from,
+            bodies=self._bodies,
+            renderer=renderer,
+            metrics=metrics,
         )
         return PageServer(
             USER_AREA,
@@ -273,21 +245,23 @@ class _PageMaker:
     def link_pages(self, section: DigestSettings) -> LinkPages:
         """Return the pages behind the links of a digest."""
         return LinkPages(
-            LinkPageParts(
-                held=self._held_mail(UserTeacher(DIGEST_SOURCE, self._runtime)),
-                preferences=self._preferences,
-                keys=self._link_keys,
-                bodies=self._bodies,
-                renderer=PageRenderer(__version__, "nbstream.user_page", "link_templates", LINK_TEXTS),
-                metrics=LinkMetrics(self._context.registry),
-                languages=sorted(LINK_TEXTS, key=lambda language: language != section.language),
-            )
+            held=self._held_mail(UserTeacher(DIGEST_SOURCE, self._runtime)),
+            preferences=self._preferences,
+            keys=self._link_keys,
+            bodies=self._bodies,
+            renderer=PageRenderer(__version__, "nbstream.user_page", "link_templates", LINK_TEXTS),
+            metrics=LinkMetrics(self._context.registry),
+            languages=sorted(LINK_TEXTS, key=lambda language: language != section.language),
         )
 
     def _held_mail(self, teacher: UserTeacher) -> HeldMail:
-        quarantine, next_hop = self._parts.quarantine, self._parts.next_hop
         return HeldMail(
-            HeldMailParts(quarantine, next_hop, self._runtime, teacher, self._outcomes.note, self._user_of)
+            waiting=self._parts.quarantine,
+            next_hop=self._parts.next_hop,
+            runtime=self._runtime,
+            teacher=teacher,
+            note_outcome=self._outcomes.note,
+            user_of=self._user_of,
         )
 
     def _runtime(self) -> Runtime:

@@ -47,30 +47,20 @@ _TOO_MANY = "There were too many attempts. Please wait for a minute."
 _log = logging.getLogger(__name__)
 
 
+@dataclass(eq=False, kw_only=True, slots=True)
 class LoginPages:
     """The form to log in, and its answer: a session begins with a one-time link, which is used up, or a password.
 
     ``allow_from`` are the networks whose peers may name the clients that they ask for.
     """
 
-    def __init__(  # noqa: PLR0913 - each is named where it is given
-        self,
-        *,
-        store: PageSessionStore,
-        passwords: PasswordCheck,
-        counts: AttemptCounts,
-        allow_from: Sequence[Network],
-        bodies: BodyReader,
-        renderer: PageRenderer,
-        metrics: PageMetrics,
-    ) -> None:
-        self._store = store
-        self._passwords = passwords
-        self._counts = counts
-        self._allow_from = allow_from
-        self._bodies = bodies
-        self._renderer = renderer
-        self._metrics = metrics
+    store: PageSessionStore
+    passwords: PasswordCheck
+    counts: AttemptCounts
+    allow_from: Sequence[Network]
+    bodies: BodyReader
+    renderer: PageRenderer
+    metrics: PageMetrics
 
     async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
         """Answer a request of the login. Raises ``RequestRefused``."""
@@ -78,7 +68,7 @@ class LoginPages:
             raise RequestRefused(405, "Method Not Allowed", allow="GET,HEAD,POST", close=True)
         try:
             if request.method == "POST":
-                form = await receive_form(request, self._bodies)
+                form = await receive_form(request, self.bodies)
                 return await self._log_in(request, {name: values[0] for name, values in form.items()}, peer)
             query = read_query(request.rel_url.raw_query_string)
         except PageRefused as refused:
@@ -102,13 +92,13 @@ class LoginPages:
 
     async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
         fields = tuple(request.headers.items())
-        client = client_of(peer, fields, self._allow_from)
+        client = client_of(peer, fields, self.allow_from)
         method = "link" if "link" in form else "password"
         try:
-            sources = failure_sources(peer, fields, self._allow_from)
+            sources = failure_sources(peer, fields, self.allow_from)
             token = await self._begin_session(form, client, sources)
         except PageRefused as refused:
-            self._metrics.login_tried(method, accepted=False)
+            self.metrics.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
             compared = "not compared" if refused.status == 429 else "wrong"
             told = {"peer": str(peer), "path": LOGIN_PATH, "password": "none" if method == "link" else compared}
@@ -116,42 +106,42 @@ class LoginPages:
                 told["client"] = str(client)
             _log.warning("http: a request was refused", extra=event_fields(**told))
             return self._form_page("", form.get("to", ""), refused)
-        self._metrics.login_tried(method, accepted=True)
+        self.metrics.login_tried(method, accepted=True)
         _log.info("page: somebody logged in", extra=event_fields(client=str(client)))
         # No redirect: a browser does not send the new cookie with one that began on another site.
         page = Page("logged_in.html", {"target": ADMIN_AREA.local_target(form.get("to", ""))})
-        response = html_response(self._renderer.render(page, None))
+        response = html_response(self.renderer.render(page, None))
         set_cookie(response, request, ADMIN_AREA.session_cookie, token, SESSION_SECONDS, path=PREFIX)
         return response
 
     async def _begin_session(self, form: Mapping[str, str], client: Peer, sources: Mapping[str, int]) -> str:
         """Return the token of a new session. Raises ``PageRefused`` for what nobody may log in with."""
         if "link" in form:
-            login = await self._store.use_link(form["link"])
+            login = await self.store.use_link(form["link"])
             if login is None:
                 raise PageRefused(403, "This link was used before, or it is older than ten minutes.")
-            return await self._store.create_session(login.role, f"page {login.name}")
+            return await self.store.create_session(login.role, f"page {login.name}")
         password = form.get("password", "")
         try:
-            role = await self._passwords.role_of([password], sources)
+            role = await self.passwords.role_of([password], sources)
         except TooManyFailures:
             raise PageRefused(429, _TOO_MANY) from None
         if role is None:
             raise PageRefused(403, "This is not the password.")
-        (logins,) = await self._counts.add([f"{next(iter(sources))} logins"])
+        (logins,) = await self.counts.add([f"{next(iter(sources))} logins"])
         if logins.count > _MAX_LOGINS:
             raise PageRefused(429, _TOO_MANY)
         name = login_name(form.get("name", ""), str(client))
-        return await self._store.create_session(role, f"page {name}", password)
+        return await self.store.create_session(role, f"page {name}", password)
 
     def _form_page(self, link: str, target: str, refused: PageRefused | None = None) -> web.Response:
         values = {
             "link": link if is_token(link) else "",
             "target": ADMIN_AREA.local_target(target),
-            "has_password": self._passwords.passwords.any,
+            "has_password": self.passwords.passwords.any,
             "refusal": refused.text if refused else "",
         }
-        html = self._renderer.render(Page("login.html", values), None)
+        html = self.renderer.render(Page("login.html", values), None)
         return html_response(html, refused.status if refused else 200)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -74,9 +74,20 @@ class LinkMetrics:
         self._requests.labels(purpose, outcome).inc()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LinkPageParts:
-    """What the pages show and change; ``languages`` are theirs, that of the digest first.
+class _Shown(NamedTuple):
+    """What a page shows: the name of its text, and of that on its button, with the fields of the form."""
+
+    text: str
+    status: int = 200
+    outcome: str = "shown"
+    message: HeldMessage | None = None
+    button: str = ""
+    fields: Mapping[str, str] = {}
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class LinkPages:
+    """Answers all requests of the pages behind links; ``languages`` are theirs, that of the digest first.
 
     ``now`` returns the time in seconds since 1970.
     """
@@ -89,25 +100,10 @@ class LinkPageParts:
     metrics: LinkMetrics
     languages: Sequence[str]
     now: Callable[[], float] = time.time
-
-
-class _Shown(NamedTuple):
-    """What a page shows: the name of its text, and of that on its button, with the fields of the form."""
-
-    text: str
-    status: int = 200
-    outcome: str = "shown"
-    message: HeldMessage | None = None
-    button: str = ""
-    fields: Mapping[str, str] = {}
-
-
-class LinkPages:
-    """Answers all requests of the pages behind links."""
-
-    def __init__(self, parts: LinkPageParts) -> None:
-        self._parts = parts
-        self._style = resources.files("nbstream.user_page").joinpath("link_templates/style.css").read_bytes()
+    _style: bytes = field(
+        default_factory=resources.files("nbstream.user_page").joinpath("link_templates/style.css").read_bytes,
+        init=False,
+    )
 
     def prepare(self) -> None:
         """Do nothing: the one template is small."""
@@ -128,7 +124,7 @@ class LinkPages:
         purpose, form = _PURPOSES[request.path], await self._read(request)
         token, link = form.get("link", ""), None
         try:
-            link = (await self._parts.keys.signer()).read(token, purpose, self._parts.now())
+            link = (await self.keys.signer()).read(token, purpose, self.now())
             if link is None:
                 shown = _Shown("invalid", 403, "invalid")
                 _log.warning("http: a link is not valid", extra=event_fields(peer=str(peer), path=request.path))
@@ -139,7 +135,7 @@ class LinkPages:
         except (StoreUnavailable, InputError) as error:
             _log.warning("http: a link could not be followed: %s", error)
             shown = _Shown("later", 503, HeldOutcome.LATER)
-        self._parts.metrics.count(purpose, shown.outcome)
+        self.metrics.count(purpose, shown.outcome)
         return self._page(request, f"title_{purpose}" if link else "title", shown, token, link)
 
     def refusal(
@@ -159,7 +155,7 @@ class LinkPages:
         try:
             if request.method != "POST":
                 return read_query(request.rel_url.raw_query_string)
-            form = await receive_form(request, self._parts.bodies)
+            form = await receive_form(request, self.bodies)
         except PageRefused as refused:
             raise RequestRefused(refused.status, refused.text, close=True) from refused
         return {name: values[0] for name, values in form.items()}
@@ -168,27 +164,27 @@ class LinkPages:
         """Return what the link would do. Raises ``StoreUnavailable`` or ``InputError``."""
         if link.purpose is LinkPurpose.DIGEST:
             return await self._show_digest(link)
-        message = await self._parts.held.find(link.address, link.message_id)
+        message = await self.held.find(link.address, link.message_id)
         if message is None:
             return _Shown("gone", 410, HeldOutcome.GONE)
         return _Shown(f"ask_{link.purpose}", message=message, button=f"do_{link.purpose}")
 
     async def _show_digest(self, link: SignedLink, outcome: str = "shown") -> _Shown:
-        state, other = ("on", "off") if await self._parts.preferences.wants_digest(link.address) else ("off", "on")
+        state, other = ("on", "off") if await self.preferences.wants_digest(link.address) else ("off", "on")
         return _Shown(
             f"ask_digest_{state}", outcome=outcome, button=f"do_digest_{state}", fields={"digest": other}
         )
 
     async def _change(self, link: SignedLink, form: Mapping[str, str]) -> _Shown:
         """Do what the link is for. Raises ``StoreUnavailable``."""
-        held, address, message_id = self._parts.held, link.address, link.message_id
+        held, address, message_id = self.held, link.address, link.message_id
         match link.purpose:
             case LinkPurpose.RELEASE:
                 outcome = await held.release(address, message_id, again=form.get("again") == "yes")
             case LinkPurpose.HAM:
                 outcome = await held.learn_ham(address, message_id)
             case _:
-                await self._parts.preferences.set_digest(address, wanted=form.get("digest") == "on")
+                await self.preferences.set_digest(address, wanted=form.get("digest") == "on")
                 return await self._show_digest(link, HeldOutcome.DONE)
         status = _STATUSES[outcome]
         if outcome is HeldOutcome.DONE:
@@ -211,6 +207,6 @@ class LinkPages:
             "path": request.path,
             "style_path": _STYLE_PATH,
         }
-        language = choose_language(request.headers, self._parts.languages)
-        html = self._parts.renderer.render(Page("link.html", values), None, language=language)
+        language = choose_language(request.headers, self.languages)
+        html = self.renderer.render(Page("link.html", values), None, language=language)
         return html_response(html, shown.status)

@@ -19,7 +19,7 @@ import hashlib
 import logging
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -121,9 +121,18 @@ class UserPageMetrics(RequestMetrics):
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LoginParts:
-    """What the login works with.
+class _Refused(Exception):
+    """Nobody was logged in: the answer has this status, and the text of this name."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class UserLogin:
+    """The form to log in, and its answer.
 
     ``server`` is None where users log in by links alone. ``counts`` are those of all processes. ``address_of``
     returns the address of a user who may log in, by his name. ``allow_from`` are the networks of proxies.
@@ -138,24 +147,11 @@ class LoginParts:
     bodies: BodyReader
     renderer: PageRenderer
     metrics: RequestMetrics
+    _failures: FailureCounts = field(init=False)
+    _waiting: int = field(default=0, init=False)
 
-
-class _Refused(Exception):
-    """Nobody was logged in: the answer has this status, and the text of this name."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
-
-
-class UserLogin:
-    """The form to log in, and its answer."""
-
-    def __init__(self, parts: LoginParts) -> None:
-        self._parts = parts
-        self._failures = FailureCounts(parts.counts)
-        self._waiting = 0
+    def __post_init__(self) -> None:
+        self._failures = FailureCounts(self.counts)
 
     async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
         """Answer a request of the login. Raises ``RequestRefused``."""
@@ -163,7 +159,7 @@ class UserLogin:
             raise RequestRefused(405, "Method Not Allowed", allow="GET,HEAD,POST", close=True)
         try:
             if request.method == "POST":
-                form = await receive_form(request, self._parts.bodies)
+                form = await receive_form(request, self.bodies)
                 return await self._log_in(request, {name: values[0] for name, values in form.items()}, peer)
             query = read_query(request.rel_url.raw_query_string)
         except PageRefused as refused:
@@ -182,10 +178,9 @@ class UserLogin:
         return response
 
     async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
-        parts = self._parts
         fields = tuple(request.headers.items())
-        client = client_of(peer, fields, parts.allow_from)
-        source = next(iter(failure_sources(peer, fields, parts.allow_from)))  # without that of a proxy
+        client = client_of(peer, fields, self.allow_from)
+        source = next(iter(failure_sources(peer, fields, self.allow_from)))  # without that of a proxy
         method = "link" if "link" in form else "password"
         try:
             if method == "link":
@@ -194,14 +189,14 @@ class UserLogin:
                 address = await self._user_of_password(form, client, source)
             await self._count_login(source)
         except _Refused as refused:
-            parts.metrics.login_tried(method, accepted=False)
+            self.metrics.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
             told = {"peer": str(peer), "path": USER_AREA.login_path, "password": "wrong", "client": str(client)}
             if refused.status != 503:
                 _log.warning("http: a request was refused", extra=event_fields(**told))
             return self._form_page(request, form, refused)
-        token = await parts.sessions.begin(address)
-        parts.metrics.login_tried(method, accepted=True)
+        token = await self.sessions.begin(address)
+        self.metrics.login_tried(method, accepted=True)
         _log.info("page: a user logged in", extra=event_fields(client=str(client), user=address))
         # No redirect: a browser does not send the new cookie with one that began on another site.
         page = Page("logged_in.html", {"target": USER_AREA.local_target(form.get("to", ""))})
@@ -211,14 +206,14 @@ class UserLogin:
 
     async def _count_login(self, source: str) -> None:
         """Count a login of this client; raise ``_Refused`` for too many, since each stays in Redis for hours."""
-        (logins,) = await self._parts.counts.add([f"{source} logins"])
+        (logins,) = await self.counts.add([f"{source} logins"])
         if logins.count > _MAX_LOGINS:
             raise _Refused(429, "login_too_many")
 
     async def _user_of_link(self, token: str) -> str:
-        signer = await self._parts.links.signer()
+        signer = await self.links.signer()
         link = signer.read(token, LinkPurpose.LOGIN, time.time())
-        if link is None or self._parts.address_of(link.address) != link.address:
+        if link is None or self.address_of(link.address) != link.address:
             raise _Refused(403, "login_link_wrong")
         return link.address
 
@@ -230,7 +225,7 @@ class UserLogin:
             self._failures.require_room(limits)
             self._failures.add(limits)  # until it is known to be right
             user = await self._ask_server(name, password, client, limits)
-            address = self._parts.address_of(user) if user is not None else None
+            address = self.address_of(user) if user is not None else None
             if address is None:
                 await self._failures.share(limits)
                 raise wrong
@@ -245,12 +240,12 @@ class UserLogin:
 
         A name that is no address here may still be one to the server, which may ignore its domain or detail.
         """
-        counted = self._parts.address_of(name) or re.split("[+@]", parse_address(name)[0])[0]
+        counted = self.address_of(name) or re.split("[+@]", parse_address(name)[0])[0]
         return hashlib.blake2b(counted.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
     async def _ask_server(self, name: str, password: str, client: Peer, limits: Mapping[str, int]) -> str | None:
         """Return the name of the user, None for a wrong password. Raises ``_Refused`` where nobody knows."""
-        server = self._parts.server
+        server = self.server
         is_possible = 0 < len(name) <= MAX_NAME_LENGTH and 0 < len(password) <= MAX_PASSWORD_LENGTH
         if server is None or not is_possible or not (name + password).isprintable():
             return None
@@ -274,11 +269,11 @@ class UserLogin:
             "link": "" if refused else fields.get("link", ""),
             "user": fields.get("user", "")[:MAX_NAME_LENGTH],
             "target": USER_AREA.local_target(fields.get("to", "")),
-            "has_password": self._parts.server is not None,
+            "has_password": self.server is not None,
             "refusal": refused.text if refused else "",
         }
         return self._render(request, Page("login.html", values, refused.status if refused else 200))
 
     def _render(self, request: web.BaseRequest, page: Page) -> web.Response:
         language = choose_language(request.headers, USER_AREA.languages)
-        return html_response(self._parts.renderer.render(page, None, language=language), page.status)
+        return html_response(self.renderer.render(page, None, language=language), page.status)

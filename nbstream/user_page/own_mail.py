@@ -8,13 +8,16 @@ there were several, and in each explanation, the filter is asked again, for him 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.clues import TokenClues
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError
+from nbstream.policy.lesson_source import user_of_actor
 from nbstream.store.recent.message_rows import is_named_by_sender
 from nbstream.store.recent.row_search import Direction, RowFilter
 from nbstream.users.held_mail import read_held_message, recipients_of
@@ -25,7 +28,6 @@ if TYPE_CHECKING:
     from nbstream.policy.envelope import RememberedEnvelope
     from nbstream.policy.explanation import Explanation
     from nbstream.server.runtime import Runtime
-    from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.store.recent.message_rows import MessageRow, RowPosition
     from nbstream.store.recent.row_search import RowSearch
     from nbstream.users.held_mail import HeldMail, HeldMessage, UserOf
@@ -62,36 +64,26 @@ class OwnMailPage:
     older: RowPosition | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OwnMailParts:
-    """What the mail of users is looked up with; all raise ``StoreUnavailable``.
+@dataclass(eq=False, kw_only=True, slots=True)
+class OwnMail:
+    """The mail of all users; each method is about that of the one with this ``address``, normalized.
 
-    ``recall`` returns what is remembered of a checked message, ``label`` what a user has called a message, and
-    ``explain`` what his filter thinks of it now. ``runtime`` is what is in force now, and
-    ``user_of`` returns the address of the user to whom mail for an address belongs.
+    ``runtime`` returns what is in force now, ``user_of`` the address of the user to whom mail for an address
+    belongs, and ``address_of`` that of a user by their name, None for one who may not log in.
     """
 
     rows: RowSearch
-    recall: Callable[[str], Awaitable[CheckedMessage | None]]
-    label: Callable[[str, str], Awaitable[str | None]]
-    explain: Callable[[str, CheckedMessage], Awaitable[OwnExplanation]]
-    waiting: Quarantine
+    quarantined: Quarantine
     held: HeldMail
     runtime: Callable[[], Runtime]
     user_of: UserOf
-
-
-class OwnMail:
-    """The mail of all users; each method is about that of the one with this ``address``, normalized."""
-
-    def __init__(self, parts: OwnMailParts) -> None:
-        self._parts = parts
-        self._one_reader = asyncio.Semaphore(1)
+    address_of: Callable[[str], str | None]
+    _one_reader: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), init=False)
 
     async def checked(self, address: str, position: RowPosition | None, count: int) -> OwnMailPage:
         """Return the messages that were checked for the user, those before ``position``."""
-        wanted = RowFilter(recipient=address, user_of=self._parts.user_of)
-        page = await self._parts.rows.search(wanted, position, Direction.OLDER, count)
+        wanted = RowFilter(recipient=address, user_of=self.user_of)
+        page = await self.rows.search(wanted, position, Direction.OLDER, count)
         own = [row for row in page.rows if self._is_of(row, address)]  # an address may belong to another user
         return OwnMailPage([await self._own(address, row) for row in own], page.next_position)
 
@@ -100,7 +92,7 @@ class OwnMail:
 
         def read() -> Sequence[HeldMessage]:
             by_id: dict[str, HeldMessage] = {}
-            for file in self._parts.waiting.messages_for(address):
+            for file in self.quarantined.messages_for(address):
                 if len(by_id) == count:
                     break
                 if file.id not in by_id and self._is_for(file, address):
@@ -113,32 +105,45 @@ class OwnMail:
 
     async def find(self, address: str, message_id: str) -> OwnMessage | None:
         """Return a checked message of the user; None where there is none with this id."""
-        rows = await self._parts.rows.rows([message_id])
+        rows = await self.rows.rows([message_id])
         row = rows.get(message_id)
         return await self._own(address, row) if row and self._is_of(row, address) else None
 
     async def find_held(self, address: str, message_id: str) -> HeldMessage | None:
         """Return a message that waits for the user; None where none does. Raises ``InputError``."""
-        return await self._parts.held.find(address, message_id)
+        return await self.held.find(address, message_id)
 
     async def label(self, address: str, message_id: str) -> str | None:
-        """Return what the user himself has called the message."""
-        return await self._parts.label(address, message_id)
+        """Return what the user themselves has called the message. Raises ``StoreUnavailable``."""
+        (own_filter,) = await self.runtime().filters_for([address])
+        entry = await own_filter.parts.model.entry(message_id)
+        # Others may teach the same model.
+        teachers = (entry.actor, self.address_of(user_of_actor(entry.actor))) if entry else ()
+        return entry.label if entry and address in teachers else None
 
     async def explain(self, address: str, message_id: str) -> OwnExplanation | None:
-        """Return what the filter of the user thinks of his message now; None where too little is remembered."""
-        checked = await self._parts.recall(message_id)
-        return await self._parts.explain(address, checked) if checked else None
+        """Return what the filter of the user thinks of their message now; None where too little is remembered."""
+        runtime = self.runtime()
+        checked = await runtime.spam_filter.recall(message_id)
+        if checked is None:
+            return None
+        (own_filter,) = await runtime.filters_for([address])
+        check = await own_filter.check_tokens(checked.key, checked.tokens)
+        decided = await runtime.spam_filter.decide_for_treatment(check, runtime.rules.treatment_of(address))
+        is_corrected = isinstance(check.clues, TokenClues) and any(check.clues.own_levels)
+        return OwnExplanation(decided.explain(time.time()), is_corrected)
 
     async def learnable(self, address: str, message_id: str) -> LearnableMessage | None:
         """Return what the user can teach of his message, or None. Raises ``InputError``."""
-        if await self.find(address, message_id) and (checked := await self._parts.recall(message_id)):
+        if await self.find(address, message_id) and (
+            checked := await self.runtime().spam_filter.recall(message_id)
+        ):
             return checked
 
         def read() -> LearnableMessage | None:
-            own = (file for file in self._parts.waiting.messages_for(address) if file.id == message_id)
+            own = (file for file in self.quarantined.messages_for(address) if file.id == message_id)
             file = next((file for file in own if self._is_for(file, address)), None)
-            reader = self._parts.runtime().message_reader
+            reader = self.runtime().message_reader
             return reader.read_incoming(quarantine.read_message(file)[1]) if file else None
 
         async with self._one_reader:
@@ -163,17 +168,17 @@ class OwnMail:
         if envelope.header_from:
             return envelope.header_from
         sender = envelope.sender or ""
-        others = [other for other in envelope.recipients if self._parts.user_of(other) != address]
+        others = [other for other in envelope.recipients if self.user_of(other) != address]
         if any(is_named_by_sender(other, sender) for other in others):
             return "@" + sender.rpartition("@")[2]
         return envelope.sender
 
     def _is_of(self, row: MessageRow, address: str) -> bool:
         recipients = row.envelope.recipients if row.envelope else ()
-        return any(self._parts.user_of(recipient) == address for recipient in recipients)
+        return any(self.user_of(recipient) == address for recipient in recipients)
 
     def _is_for(self, file: QuarantinedMessage, address: str) -> bool:
         try:
-            return address in recipients_of(quarantine.read_note(file), self._parts.user_of)
+            return address in recipients_of(quarantine.read_note(file), self.user_of)
         except InputError:  # released just now, or damaged
             return False

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -74,11 +74,12 @@ UserOf: TypeAlias = Callable[[str], str]
 """Returns the address, normalized, of the user to whom mail for this address belongs."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldMailParts:
-    """What the held mail is read with and released through; ``runtime`` returns what is in force now.
+@dataclass(eq=False, kw_only=True, slots=True)
+class HeldMail:
+    """The held mail of all users; each method is about that of the one with this ``address``, normalized.
 
-    ``note_outcome`` remembers what became of a message, by its id, and who wanted it.
+    ``runtime`` returns what is in force now. ``note_outcome`` remembers what became of a message, by its id, and
+    who wanted it.
     """
 
     waiting: Quarantine
@@ -87,14 +88,7 @@ class HeldMailParts:
     teacher: UserTeacher
     note_outcome: Callable[[str, OutcomeKind, str], Awaitable[None]]
     user_of: UserOf = normalize_address
-
-
-class HeldMail:
-    """The held mail of all users; each method is about that of the one with this ``address``, normalized."""
-
-    def __init__(self, parts: HeldMailParts) -> None:
-        self._parts = parts
-        self._at_once = asyncio.Semaphore(_MAX_AT_ONCE)
+    _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MAX_AT_ONCE), init=False)
 
     async def find(self, address: str, message_id: str) -> HeldMessage | None:
         """Return the message with this whole id, or None where it does not wait for the user.
@@ -114,29 +108,29 @@ class HeldMail:
 
         ``again``: also where it may have been delivered already.
         """
-        parts, runtime = self._parts, self._parts.runtime()
+        runtime = self.runtime()
 
         async def learn_ham(message: Message) -> Lesson:
-            return await parts.teacher.learn(address, message, "ham")
+            return await self.teacher.learn(address, message, "ham")
 
-        releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, parts.next_hop)
+        releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, self.next_hop)
 
         async def release_all(files: Collection[QuarantinedMessage]) -> None:
             for file in files:
-                await releaser.release(file, again=again, is_for=lambda path: parts.user_of(path) == address)
-            if not await asyncio.to_thread(parts.waiting.messages, message_id):
-                await parts.note_outcome(message_id, OutcomeKind.RELEASED, address)
+                await releaser.release(file, again=again, is_for=lambda path: self.user_of(path) == address)
+            if not await asyncio.to_thread(self.waiting.messages, message_id):
+                await self.note_outcome(message_id, OutcomeKind.RELEASED, address)
 
         return await self._do("released", address, message_id, release_all)
 
     async def learn_ham(self, address: str, message_id: str) -> HeldOutcome:
         """Teach the message as ham; it waits on."""
-        parts, reader = self._parts, self._parts.runtime().message_reader
+        reader = self.runtime().message_reader
 
         async def learn(files: Collection[QuarantinedMessage]) -> None:
             file, *_ = files
             _, content = await asyncio.to_thread(quarantine.read_message, file)
-            await parts.teacher.learn(address, await asyncio.to_thread(reader.read_incoming, content), "ham")
+            await self.teacher.learn(address, await asyncio.to_thread(reader.read_incoming, content), "ham")
 
         return await self._do("taught as ham", address, message_id, learn)
 
@@ -165,8 +159,8 @@ class HeldMail:
         """Return the files of the message that wait for the user, the oldest first. Raises ``InputError``."""
         return [
             file
-            for file in (self._parts.waiting.messages(message_id) if message_id else ())
-            if file.id == message_id and address in recipients_of(quarantine.read_note(file), self._parts.user_of)
+            for file in (self.waiting.messages(message_id) if message_id else ())
+            if file.id == message_id and address in recipients_of(quarantine.read_note(file), self.user_of)
         ]
 
 

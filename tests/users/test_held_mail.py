@@ -24,7 +24,6 @@ from nbstream.store.recent.message_rows import OutcomeKind, normalize_address
 from nbstream.users.held_mail import (
     DIGEST_SOURCE,
     HeldMail,
-    HeldMailParts,
     HeldMessage,
     HeldOutcome,
     UserOf,
@@ -86,7 +85,14 @@ async def open_held_mail(
             outcomes.append((message_id, kind, actor))
 
         teacher = UserTeacher(DIGEST_SOURCE, lambda: runtime)
-        held = HeldMail(HeldMailParts(waiting, next_hop, lambda: runtime, teacher, note, user_of))
+        held = HeldMail(
+            waiting=waiting,
+            next_hop=next_hop,
+            runtime=lambda: runtime,
+            teacher=teacher,
+            note_outcome=note,
+            user_of=user_of,
+        )
         try:
             yield Site(held, waiting, server, opened, outcomes)
         finally:
