@@ -58,7 +58,7 @@ STAGES = (
     Stage("packing of the change", ("model/scripts.py",)),
     Stage("remembered message", ("nbstream/store/recent/",)),
     Stage("automatic learning", ("autolearn", "filter/kept_mail.py", "filter/suspects.py")),
-    Stage("metrics", ("/prometheus_client/", "nbstream/metrics/", "metrics.py")),
+    Stage("metrics", ("/prometheus_client/", "metrics.py")),
     Stage("plan", ("nbstream/filter/",)),
     Stage("commit", ("nbstream/store/model/",)),
 )
