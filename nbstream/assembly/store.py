@@ -15,11 +15,10 @@ from nbstream.correspondents.facts import FactHasher, KnownTime
 from nbstream.correspondents.store import CorrespondentStore
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.own_models import store as own_models
-from nbstream.own_models.listing import index_key
 from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.mirror.follower import BLOCK_SECONDS, Followed, Follower
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.keys import ModelKeys
@@ -87,7 +86,7 @@ async def open_redis(
             options = replace(options, server=f"unix://{quote(await embedded.join())}")
         primary = connection.open_primary(options, report_loss)
         client = connection.open_client(options, primary=primary)
-        blocking_client = connection.open_client(options, retries=0, primary=primary)
+        blocking_client = connection.open_client(options, 0, primary, 2 * BLOCK_SECONDS)
         stack.push_async_callback(client.aclose)
         stack.push_async_callback(blocking_client.aclose)
         yield RedisClients(client, blocking_client, embedded)
@@ -240,8 +239,7 @@ def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = 
     return OwnModels(
         lambda name: make_own_model(settings, clients.client, name),
         clients.client,
-        clients.blocking_client,
-        index=index_key(settings.model.name),
+        settings.model.name,
         library=engine.native_library,
     )
 
@@ -262,15 +260,10 @@ def make_user_labels(settings: Settings, client: Redis) -> UserLabels:
     return UserLabels(client, ModelKeys(settings.model.name), settings.model.ledger_days * _DAY_SECONDS)
 
 
-def make_mirror(
-    settings: Settings,
-    clients: RedisClients,
-    model: Model,
-    engine: Engine = PYTHON,
-) -> Mirror:
-    """Return the mirror of a model, whose client is ``clients.blocking_client``."""
+def make_follower(clients: RedisClients, followed: Sequence[Followed]) -> Follower:
+    """Return what keeps all of this equal to Redis."""
     restart = clients.embedded.ensure_running if clients.embedded else None
-    return Mirror(model, settings.redis.timeout_seconds, restart, engine.native_library)
+    return Follower(clients.blocking_client, followed, restart)
 
 
 def make_recent_messages(

@@ -13,7 +13,7 @@ from nbstream.assembly.policy import make_own_model_names
 from nbstream.assembly.store import (
     make_autolearn_model,
     make_correspondent_store,
-    make_mirror,
+    make_follower,
     make_model,
     make_own_models,
     make_recent_messages,
@@ -37,6 +37,7 @@ from nbstream.store.canaries import FOLDER as CANARY_FOLDER
 from nbstream.store.canaries import Canaries
 from nbstream.store.connection import look_for_primary
 from nbstream.store.mirror.eviction import Evictor
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.sender_lists import FollowedSenderLists
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Autolearner, Filter, FilterObserver
     from nbstream.own_models.store import OwnModels
     from nbstream.server.runtime import Runtime
-    from nbstream.store.mirror.mirror import Mirror
+    from nbstream.store.mirror.follower import Followed, Follower
     from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
@@ -103,6 +104,7 @@ class ServerParts:
     background: BackgroundTasks
     own_models: OwnModels
     correspondents: Correspondents | None
+    follower: Follower
     bound_addresses: dict[str, ListenAddress] = field(default_factory=dict)
 
 
@@ -126,8 +128,8 @@ def make_parts(
 ) -> ServerParts:
     """Return the parts; nothing is contacted or started."""
     model = make_model(settings, clients.client)
-    followed_model = make_model(settings, clients.blocking_client)
-    mirror = make_mirror(settings, clients, followed_model, engine)
+    mirror, own_models = Mirror(model, engine.native_library), make_own_models(settings, clients, engine)
+    followed: list[Followed] = [mirror, *own_models.followed]
     user_of = make_own_model_names(settings).user_of  # aliases that a reload brings are found after a restart
     recent_messages = make_recent_messages(
         settings,
@@ -138,8 +140,8 @@ def make_parts(
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
     autolearn = None
     if settings.autolearn:
-        followed_layer = make_autolearn_model(settings, clients.blocking_client)
-        layer_mirror = make_mirror(settings, clients, followed_layer, engine)
+        layer_mirror = Mirror(make_autolearn_model(settings, clients.client), engine.native_library)
+        followed.append(layer_mirror)
         autolearn = make_autolearn_parts(settings, clients, model, mirror, layer_mirror, metrics)
         observers.append(autolearn.learner)
         metrics.watch_autolearned(autolearn.mirror)
@@ -173,8 +175,9 @@ def make_parts(
         autolearn=autolearn,
         sender_lists=FollowedSenderLists(clients.client, model.keys),
         background=BackgroundTasks(metrics.process.background_failed),
-        own_models=make_own_models(settings, clients, engine),
+        own_models=own_models,
         correspondents=correspondents,
+        follower=make_follower(clients, followed),
     )
 
 
@@ -187,7 +190,7 @@ def start_background_work(
     model does for all of them.
     """
     background = parts.background
-    background.start("mirror", parts.mirror.run)
+    background.start("mirror", parts.follower.run)
     background.start("memory", parts.recent_messages.run)
     background.every("sender lists", 1.0, parts.sender_lists.update)
     background.start("own models", parts.own_models.run)
@@ -197,7 +200,6 @@ def start_background_work(
     if parts.clients.embedded is None:
         background.every("primary", 2.0, partial(look_for_primary, parts.clients.client))
     if parts.autolearn:
-        background.start("auto mirror", parts.autolearn.mirror.run)
         background.start("autolearner", parts.autolearn.learner.run)
     if does_chores:
         _start_chores(settings, parts, runtime)

@@ -29,10 +29,8 @@ _log = logging.getLogger(__name__)
 
 _BATCH = 500
 _DAY_SECONDS = 86_400
-_DROPPED_SECONDS = 60  # by then each process that has the model in memory has read that it is gone
 _TOKEN_BYTES = 90  # of a name and a count in Redis; a message is its ledger entry and its record in the history
 _MESSAGE_BYTES = 2_500
-_CHANGE_BYTES = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +110,17 @@ class OwnModelIndex:
         keys_of = {name.encode(): OwnModelKeys(self._model, name) for name in names}
         with store_errors():
             async for found in scan_keys(self._client, all_keys_pattern(self._model)):
-                keys = [key for key in found if key.partition(b"}:")[2].partition(b":")[0] in keys_of]
+                parts = [(key, *key.partition(b"}:")[2].partition(b":")[:2]) for key in found]
+                keys = [key for key, name, colon in parts if colon and name in keys_of]
                 if keys:
                     await self._client.unlink(*keys)
-            for name, keys_of_model in keys_of.items():
-                # Who has it in memory reads a change without a predecessor, and drops it.
+            for stream in {keys.changes for keys in keys_of.values()}:
+                # Whoever has a model of the bucket in memory reads a change without a predecessor, and drops it.
                 async with self._client.pipeline(transaction=True) as pipe:
-                    pipe.xadd(keys_of_model.changes, {"sequence": 0})
-                    pipe.expire(keys_of_model.changes, _DROPPED_SECONDS)
+                    pipe.xtrim(stream, maxlen=0, approximate=False)
+                    pipe.xadd(stream, {"sequence": 0})
                     await pipe.execute()
+            for name in keys_of:
                 await unlist_model(self._client, self._key, name.decode())
 
     async def remove_idle(self, until: float) -> int:
@@ -146,13 +146,12 @@ class OwnModelIndex:
                     pipe.hgetall(keys.totals)
                     for key in keys.counts:
                         pipe.hlen(key)
-                    pipe.xlen(keys.changes)
                 replies = await pipe.execute()
         step = len(replies) // len(found) if found else 1
         models = []
         for (name, used_at), start in zip(found, range(0, len(replies), step), strict=True):
-            fields, *lengths, changes = replies[start : start + step]
+            fields, *lengths = replies[start : start + step]
             totals = totals_from_hash(fields)
-            stored = _TOKEN_BYTES * sum(lengths) + _MESSAGE_BYTES * sum(totals.messages) + _CHANGE_BYTES * changes
+            stored = _TOKEN_BYTES * sum(lengths) + _MESSAGE_BYTES * sum(totals.messages)
             models.append(ListedModel(name, used_at, totals, stored))
         return models

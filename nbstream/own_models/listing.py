@@ -12,15 +12,16 @@ import time
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from nbstream.bayes.counts import NO_CHANGE
+from nbstream.store.mirror.follower import Followed, position_of
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-    from nbstream.store.mirror.mirror import StreamEntries
+    from nbstream.store.mirror.follower import StreamEntries
 
 _MAX_CHANGES = 1_000
-_FIRST = b"0-0"
 _ADDED = b"added"
 
 
@@ -53,25 +54,14 @@ async def unlist_model(client: Redis, index: str, name: str) -> None:
             await pipe.execute()
 
 
-class ListedModels:
-    """The copy of the list with the key ``index``. Methods that ask Redis raise ``StoreUnavailable``."""
+class ListedModels(Followed):
+    """The copy of the list with the key ``index``."""
 
     def __init__(self, client: Redis, index: str) -> None:
+        super().__init__(changes_key(index))
         self._client = client
         self._index = index
         self._hashes: set[bytes] | None = None
-        self.position = _FIRST
-        """The last entry of the change stream that is in the copy."""
-
-    @property
-    def key(self) -> bytes:
-        """The key of the change stream."""
-        return changes_key(self._index).encode()
-
-    @property
-    def is_known(self) -> bool:
-        """Whether there is a copy now."""
-        return self._hashes is not None
 
     def may_have(self, name: str) -> bool:
         """Return whether the model is listed, or may be because there is no copy now."""
@@ -82,28 +72,30 @@ class ListedModels:
         if self._hashes is not None:
             self._hashes.add(_hash(name))
 
-    def forget(self) -> None:
+    def lose(self) -> None:
         """Drop the copy, which is not followed any more."""
-        self._hashes, self.position = None, _FIRST
+        super().lose()
+        self._hashes = None
 
-    async def read(self) -> None:
+    async def load(self) -> None:
         """Read the whole list."""
         with store_errors():
-            last: Any = await self._client.xrevrange(self.key, count=1)
+            last: Any = await self._client.xrevrange(self.stream, count=1)
             names: Any = await self._client.zrange(self._index, 0, -1)
-        self.position = last[0][0] if last else _FIRST
+        self.position = position_of(*last[0]) if last else NO_CHANGE
         self._hashes = {_hash(name.decode()) for name in names}
 
     async def apply(self, entries: StreamEntries) -> None:
-        """Take over entries that were read behind ``position``, or the whole list where some between are gone."""
+        """Take over the next entries, or the whole list where some between are gone."""
+        here = self.position.stream_id
         with store_errors():
-            known: Any = await self._client.xrange(self.key, self.position, self.position)
+            known: Any = await self._client.xrange(self.stream, here, here)
         added = [fields.get(_ADDED) for _, fields in entries]
         if self._hashes is None or not known or not all(added):
-            await self.read()
+            await self.load()
             return
         self._hashes.update(hashed for hashed in added if hashed)
-        self.position = entries[-1][0]
+        self.position = position_of(*entries[-1])
 
 
 def _hash(name: str) -> bytes:

@@ -1,26 +1,24 @@
 """Own models in Redis: their keys, which of them there are, and their counts in the memory of this process.
 
 Rules: an own model is loaded when it is wanted, and then follows its change stream until it is dropped: where the
-cache is full, the one that was not used for the longest time. One connection waits for the changes of all of them.
-Where Redis was away, or another server answers, all are loaded anew when they are wanted; the former counts serve
-mail until then. A model that nobody has taught is empty, and takes no room in Redis; mail is checked by it without
-a load, so that the recipients that strangers choose take nobody's place in the cache.
+cache is full, the one that was not used for the longest time. The models of a bucket share a change stream, so
+that a follower waits for the same streams whichever models are in memory. Where Redis was away, or another server
+answers, all are loaded anew when they are wanted; the former counts serve mail until then. A model that nobody has
+taught is empty, and takes no room in Redis; mail is checked by it without a load, so that the recipients that
+strangers choose take nobody's place in the cache.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition
+from nbstream.bayes.counts import NO_CHANGE
 from nbstream.bayes.table_counts import make_counts
 from nbstream.errors import (
     NbstreamError,
@@ -29,34 +27,30 @@ from nbstream.errors import (
     StoreRefuses,
     StoreUnavailable,
 )
-from nbstream.own_models.listing import ListedModels, list_model
-from nbstream.own_models.names import bucket_of
+from nbstream.own_models.listing import ListedModels, index_key, list_model
+from nbstream.own_models.names import BUCKETS, bucket_of
 from nbstream.policy.prequential_scores import PrequentialScores
-from nbstream.store.backoff import Backoff
-from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import ServerGuard
-from nbstream.store.mirror.loading import READ_COUNT, LoadedCounts, RescanNeeded, load_counts
-from nbstream.store.mirror.mirror import entries_by_stream
+from nbstream.store.mirror.follower import Followed, RescanNeeded, position_of
+from nbstream.store.mirror.loading import LoadedCounts, load_counts, replay
+from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
     import ctypes
-    from collections.abc import Mapping
 
-    from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-    from nbstream.bayes.counts import Totals
-    from nbstream.engine.table import Table
     from nbstream.filter import Filter
-    from nbstream.store.mirror.mirror import StreamEntries
+    from nbstream.store.mirror.follower import StreamEntries
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
 
-MAX_CHANGES = 20
-"""About how many changes the change stream of an own model keeps: a process that is further behind loads anew."""
+MAX_CHANGES = 500
+"""About how many changes the stream of a bucket keeps, each of 5 kB: who is further behind loads anew."""
 
 MAX_BYTES = 256 << 20
 """The memory of the own models of one process: hundreds of users. Others are loaded again in some milliseconds."""
@@ -64,9 +58,7 @@ MAX_BYTES = 256 << 20
 MAX_HISTORY_RECORDS = 10_000
 """About how many records the history of an own model keeps."""
 
-_NO_ROWS = np.zeros((0, len(CLASSES)), np.int64)
-_BLOCK_SECONDS = 0.25  # a model that was loaded meanwhile is followed from then on
-_MAX_MODELS = 2_000  # of the cache: so many streams are waited for at once
+_MAX_MODELS = 2_000  # of the cache
 _MAX_UNTAUGHT = 64  # empty ones that are kept: those of domains serve all users below
 _MAX_LOADS = 8  # at the same moment
 _MAX_WAITING_LOADS = 500
@@ -75,6 +67,17 @@ _EMPTY_BYTES = 20_000  # of a model without tokens, measured
 _BYTES_PER_TOKEN = 150  # in a dictionary
 _IDLE_SECONDS = 3_600.0
 _USED_SECONDS = 3_600.0  # between two notes that a model is used
+_LOOK_SECONDS = 60.0  # between two looks which models are used
+
+
+@dataclass(frozen=True, slots=True)
+class BucketKeys(ModelKeys):
+    """The keys that the own models of one bucket below ``model`` share."""
+
+    bucket: int
+
+    def _key(self, name: str) -> str:
+        return f"nbstream:{{{self.model}/{self.bucket}}}:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +86,28 @@ class OwnModelKeys(ModelKeys):
 
     name: str
 
+    @property
+    def shared(self) -> BucketKeys:
+        """The keys of its bucket."""
+        return BucketKeys(self.model, bucket_of(self.name))
+
     def _key(self, name: str) -> str:
         return f"nbstream:{{{self.model}/{bucket_of(self.name)}}}:{self.name}:{name}"
+
+    @property
+    def changes(self) -> str:
+        """The change stream of the bucket: its entries have the names of models."""
+        return self.shared.changes
+
+    @property
+    def sequence(self) -> str:
+        """The sequence number of the last change in the bucket."""
+        return self.shared.sequence
+
+    @property
+    def name_in_changes(self) -> str:
+        """The name of the model in the stream of its bucket."""
+        return self.name
 
     @property
     def log_name(self) -> str:
@@ -97,120 +120,107 @@ def all_keys_pattern(model: str) -> str:
     return f"nbstream:{{{model}/*}}:*"
 
 
-class OwnCounts:
-    """The counts of one own model in memory: a ``CountSource``. ``model`` is where its lessons are stored."""
+class OwnCounts(Mirror):
+    """The counts of one own model in memory. ``model`` is where its lessons are stored."""
 
     def __init__(self, model: Model, loaded: LoadedCounts) -> None:
-        self.model = model
-        self._loaded = loaded
+        super().__init__(model)
+        self.begin_with(loaded)
+        self.is_current = True
         self.used_at = time.monotonic()
         self.noted_at = 0.0
-        self.is_current = True
-        """Whether the counts follow Redis; where it was away, they are the former ones from then on."""
         self.bytes_used = self._measure()
         """About how many bytes of memory the counts take since the last change."""
-        self._last_totals: tuple[ChangePosition, Totals] | None = None
         self.filter: tuple[tuple[object, ...], Filter] | None = None
         """The filter that was made of these counts, and what it was made of besides: ``own_models.filters``."""
 
-    @property
-    def position(self) -> ChangePosition:
-        """The last change that is in the counts."""
-        return self._loaded.position
-
     def _measure(self) -> int:
         """Return how many bytes the counts take; that is too slow to ask all models for at each load."""
-        table = self._loaded.counts.native_table
-        return _EMPTY_BYTES + (
-            table.describe().bytes_used if table else _BYTES_PER_TOKEN * len(self._loaded.counts)
-        )
+        table = self.native_table
+        return _EMPTY_BYTES + (table.describe().bytes_used if table else _BYTES_PER_TOKEN * self._distinct_tokens)
 
-    @property
-    def native_table(self) -> Table | None:
-        """The table of the native library that has the counts, if there is one."""
-        return self._loaded.counts.native_table
-
-    @property
-    def totals(self) -> Totals:
-        """The totals as they are in memory."""
-        position = self._loaded.position
-        if self._last_totals is None or self._last_totals[0] is not position:
-            self._last_totals = position, self._loaded.counts.totals
-        return self._last_totals[1]
-
-    async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals; never waits."""
-        if not tokens:  # as for each message that asks whether anything was taught
-            return _NO_ROWS, self.totals
-        return self._loaded.counts.look_up_with_totals(tokens)
-
-    async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
-        """Return the counts of these sums, shape (n, classes): the very same array until one of them changes."""
-        return self._loaded.counts.sums(names)
-
-    async def prequential_scores(self) -> PrequentialScores:
-        """Return the P(spam) that recent messages had before their first label."""
-        return self._loaded.prequential_scores
-
-    async def wait_until_applied(self, change: bytes) -> None:
-        """Return when ``look_up`` shows the change with this stream id. Raises ``StoreUnavailable``."""
-        wanted = ChangePosition.of(change)
-        while self.position < wanted:
-            with store_errors():
-                start = b"(" + self.position.stream_id
-                entries: Any = await self.model.client.xrange(self.model.keys.changes, min=start, count=READ_COUNT)
-            if not entries and self.position < wanted:
-                raise StoreUnavailable("the change is stored, but the counts in memory do not follow Redis")
-            try:
-                self.apply(entries)
-            except RescanNeeded as error:
-                raise StoreUnavailable(
-                    "the change is stored, but the counts in memory do not follow Redis"
-                ) from error
-
-    def apply(self, entries: StreamEntries) -> None:
-        """Apply the entries of the change stream that are not in the counts yet. Raises ``RescanNeeded``."""
-        for entry_id, fields in entries:
-            if ChangePosition.of(entry_id) > ChangePosition.of(self.position.stream_id):
-                self._loaded.apply(entry_id, fields)
+    async def apply(self, entries: StreamEntries) -> None:
+        """Apply the next changes of the bucket."""
+        await super().apply(entries)
         self.bytes_used = self._measure()
+
+
+class BucketFollower(Followed):
+    """The change stream of one bucket, whose ``models`` in memory follow it; ``drop`` forgets one of them."""
+
+    def __init__(self, keys: BucketKeys, client: Redis, drop: Callable[[str], None]) -> None:
+        super().__init__(keys.changes)
+        self._client = client
+        self._drop = drop
+        self.models: dict[str, OwnCounts] = {}
+        self.losses = 0
+        """How often Redis was away, or may have gone another way."""
+
+    async def load(self) -> None:
+        """Note where the stream ends: models are loaded when they are wanted."""
+        with store_errors():
+            entries: Any = await self._client.xrevrange(self.stream, count=1)
+        self.position = position_of(*entries[0]) if entries else NO_CHANGE
+        for counts in self.models.values():
+            if not counts.is_current or counts.position < self.position:
+                counts.end()
+
+    async def apply(self, entries: StreamEntries) -> None:
+        """Apply the next changes to the models; one that they do not continue is loaded anew when it is wanted."""
+        for entry in entries:
+            for name, counts in [*self.models.items()]:
+                try:
+                    if counts.is_current:
+                        await counts.apply([entry])
+                except RescanNeeded as error:
+                    _log.debug("own model %s: %s", name, error)
+                    self._drop(name)
+            self.position = position_of(*entry)
+
+    def lose(self) -> None:
+        """Have the models loaded anew when they are wanted; their former counts serve until then."""
+        super().lose()
+        self.losses += 1
+        for counts in self.models.values():
+            counts.is_current = False
 
 
 class OwnModels:
     """The own models that this process has in memory.
 
-    ``make_model`` returns the own model of a name, with ``client`` as its client; ``blocking_client`` waits for
-    changes. ``index`` is the key that lists the models. Counts are in tables of the native
-    ``library`` where there is one. At most ``max_bytes`` are kept.
+    ``make_model`` returns the own model of a name below the common model ``model``, with ``client`` as its client.
+    Counts are in tables of the native ``library`` where there is one. At most ``max_bytes`` are kept.
     """
 
     def __init__(
         self,
         make_model: Callable[[str], Model],
         client: Redis,
-        blocking_client: Redis,
+        model: str,
         *,
-        index: str,
         max_bytes: int = MAX_BYTES,
         library: ctypes.CDLL | None = None,
     ) -> None:
         self._make_model = make_model
         self._client = client
-        self._blocking_client = blocking_client
-        self._index = index
+        self._index = index_key(model)
         self._max_bytes = max_bytes
         self._library = library
         self._cached: OrderedDict[str, OwnCounts] = OrderedDict()
         self._loading: dict[str, asyncio.Task[OwnCounts]] = {}
         self._slots = asyncio.Semaphore(_MAX_LOADS)
-        self._listed = ListedModels(client, index)
+        self._listed = ListedModels(client, self._index)
         self._untaught: OrderedDict[str, OwnCounts] = OrderedDict()
-        self._epoch = 0
-        self._is_wanted = asyncio.Event()
+        self._buckets = [BucketFollower(BucketKeys(model, n), client, self.drop) for n in range(BUCKETS)]
         self._signed: set[str] = set()
         self._has_said_incompatible = False
         self.loads = 0
         """How often an own model was loaded."""
+
+    @property
+    def followed(self) -> Sequence[Followed]:
+        """What keeps the models in memory equal to Redis, and the copy of their list."""
+        return [self._listed, *self._buckets]
 
     @property
     def cached(self) -> int:
@@ -238,7 +248,6 @@ class OwnModels:
 
     def untaught(self, name: str) -> OwnCounts | None:
         """Return empty counts for an own model that nobody has taught, and that takes no place; else None."""
-        self._is_wanted.set()
         if self._listed.may_have(name):
             return None
         if name not in self._untaught:
@@ -271,7 +280,7 @@ class OwnModels:
 
     async def load_for_lesson(self, name: str) -> OwnCounts:
         """Return the counts of the own model, which is signed and listed from now on. Raises as ``load``."""
-        if name in self._signed:
+        if name in self._signed and self.find(name):
             return await self.load(name)
         with readable_replies():
             await self._make_model(name).open(sign=True)
@@ -286,24 +295,31 @@ class OwnModels:
         """Forget the counts in memory; they are loaded again when somebody wants them."""
         if dropped := self._cached.pop(name, None):
             dropped.filter = None  # it has the counts: their memory would wait for the garbage collector
+            dropped.end()
+            del self._buckets[bucket_of(name)].models[name]
         self._signed.discard(name)
 
     async def _load(self, name: str) -> OwnCounts:
         async with self._slots:
-            epoch, guard = self._epoch, ServerGuard(self._client)
+            bucket, guard = self._buckets[bucket_of(name)], ServerGuard(self._client)
+            losses = bucket.losses
             try:
                 with readable_replies():
                     model = await self._make_model(name).open(sign=False)
-                    counts = OwnCounts(model, await load_counts(model, self._library))
+                    loaded = await load_counts(model, self._library)
+                    if loaded.position < bucket.position:  # the bucket went on meanwhile
+                        await replay(model, loaded)
             except RescanNeeded as error:
                 raise StoreUnavailable("the own model was changed while it was loaded: try again") from error
             guard.check()
             self.loads += 1
-            if epoch == self._epoch:
+            counts = OwnCounts(model, loaded)
+            if bucket.losses == losses and loaded.position >= bucket.position:
                 self.drop(name)
-                self._cached[name] = counts
+                self._cached[name] = bucket.models[name] = counts
                 self._make_room()
-                self._is_wanted.set()
+            else:  # it is of use for one message, and nobody follows it
+                counts.end()
             return counts
 
     def _end_load(self, name: str, task: asyncio.Task[OwnCounts]) -> None:
@@ -323,73 +339,16 @@ class OwnModels:
             self.drop(name)
 
     async def run(self) -> None:
-        """Keep the counts in memory equal to Redis until cancelled; then nothing is loaded any more."""
-        backoff = Backoff(draw=random.random)
+        """Look which of the models are used until cancelled; then nothing is loaded any more."""
         try:
             while True:
-                stop_if_cancelled()
-                try:
-                    with readable_replies():
-                        await self._follow(backoff)
-                except NbstreamError as error:
-                    _log.debug("own models: %s", error)
-                    self._stop_following()
-                    await asyncio.sleep(backoff.next_wait())
+                self._drop_idle()
+                await self._note_use()
+                await asyncio.sleep(_LOOK_SECONDS)
         except asyncio.CancelledError:
             for loading in [*self._loading.values()]:
                 await cancel_and_wait(loading)
             raise
-        finally:
-            self._stop_following()
-
-    def _stop_following(self) -> None:
-        """Have all models loaded anew when they are wanted; their former counts serve until then."""
-        self._epoch += 1
-        for counts in self._cached.values():
-            counts.is_current = False
-        self._signed.clear()
-        self._listed.forget()
-
-    async def _follow(self, backoff: Backoff) -> None:
-        guard = ServerGuard(self._blocking_client)
-        while True:
-            stop_if_cancelled()
-            self._drop_idle()
-            await self._is_wanted.wait()
-            if not self._listed.is_known:
-                await self._listed.read()
-            followed = self._followed()
-            places: dict[Any, Any] = {key: self._cached[name].position.stream_id for key, name in followed.items()}
-            places[self._listed.key] = self._listed.position
-            with store_errors():
-                streams: Any = await self._blocking_client.xread(
-                    places, count=READ_COUNT, block=round(1000 * _BLOCK_SECONDS)
-                )
-            guard.check()
-            backoff.reset()
-            for key, entries in entries_by_stream(streams):
-                if key == self._listed.key:
-                    await self._listed.apply(entries)
-                else:
-                    self._apply(followed[key], entries)
-                await asyncio.sleep(0)  # one that was taught very much takes some milliseconds
-            await self._note_use()
-
-    def _followed(self) -> Mapping[bytes, str]:
-        """Return the names of the models to follow, by the keys of their change streams."""
-        return {
-            counts.model.keys.changes.encode(): name for name, counts in self._cached.items() if counts.is_current
-        }
-
-    def _apply(self, name: str, entries: StreamEntries) -> None:
-        counts = self._cached.get(name)
-        if counts is None or not counts.is_current:
-            return
-        try:
-            counts.apply(entries)
-        except RescanNeeded as error:
-            _log.debug("own model %s: %s", name, error)
-            self.drop(name)
 
     def _drop_idle(self) -> None:
         oldest = time.monotonic() - _IDLE_SECONDS
@@ -399,21 +358,19 @@ class OwnModels:
     async def _note_use(self) -> None:
         """Note in the index which of the models that were taught are in use."""
         now = time.monotonic()
-        due = [
-            (name, counts)
+        due = {
+            name: counts
             for name, counts in self._cached.items()
             if counts.is_current and counts.used_at > counts.noted_at and now - counts.noted_at > _USED_SECONDS
-        ]
+        }
         if not due:
             return
         try:
             with store_errors():
-                await self._client.zadd(
-                    self._index, dict.fromkeys((name for name, _ in due), time.time()), xx=True
-                )
-        except StoreNotPrimary:
-            raise
-        except StoreRefuses as error:  # what is stored can be read and followed all the same
+                await self._client.zadd(self._index, dict.fromkeys(due, time.time()), xx=True)
+        except StoreUnavailable as error:
             _log.debug("the use of own models is not noted: %s", error)
-        for _, counts in due:
+            if isinstance(error, StoreNotPrimary) or not isinstance(error, StoreRefuses):
+                return
+        for counts in due.values():  # what is stored can be read and followed even where Redis refuses to write
             counts.noted_at = now

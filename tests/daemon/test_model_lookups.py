@@ -36,7 +36,7 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
     assert parts.autolearn
     layer = parts.autolearn.mirror
     async with AsyncExitStack() as stack:
-        for work in (parts.mirror, layer, parts.recent_messages):
+        for work in (parts.follower, parts.recent_messages):
             stack.push_async_callback(ended, asyncio.create_task(work.run()))
         learning = asyncio.create_task(parts.autolearn.learner.run())
         stack.push_async_callback(ended, learning)

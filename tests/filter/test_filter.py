@@ -144,7 +144,7 @@ async def test_the_calibration_learns_the_score_before_the_first_label(client: R
 
 async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_bit(client: Redis) -> None:
     direct = make_filter(client)
-    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
+    async with running(Mirror(Model(client, "test", 3600))) as mirror:
         mirrored = make_filter(client, counts=mirror)
         for label, raw in letters(30):
             lesson = await mirrored.learn(Message.parse(raw), label, "test")

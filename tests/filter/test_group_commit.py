@@ -80,7 +80,7 @@ async def test_lessons_that_come_together_are_those_that_come_one_after_another_
     client: Redis,
 ) -> None:
     model = Model(client, "test", 3600)
-    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
+    async with running(Mirror(Model(client, "test", 3600))) as mirror:
         together = await learn_together(make_filter(client, counts=mirror), LETTERS)
         in_mirror, counts = mirror.snapshot(), await stored(model)
     entries, changes = await live_entries(model), await client.xlen(model.keys.changes)
@@ -119,7 +119,7 @@ async def test_what_comes_while_a_group_is_on_its_way_is_the_next_group(client: 
 
 async def test_what_an_answer_brings_about_at_once_joins_the_lessons_that_wait(client: Redis) -> None:
     first, second, third = [one for label, one in LETTERS if label == "spam"][:3]
-    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror, asyncio.timeout(DEADLINE_SECONDS):
+    async with running(Mirror(Model(client, "test", 3600))) as mirror, asyncio.timeout(DEADLINE_SECONDS):
         model = HeldModel(client)
         spam_filter = with_parts(make_filter(client, counts=mirror), model=model)
 

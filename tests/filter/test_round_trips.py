@@ -29,7 +29,7 @@ async def test_a_lesson_takes_one_round_trip_and_relearning_and_unlearning_two(
 
     async with (
         Proxy(shared_redis.socket, tmp_path / "s", count) as way,
-        running(Mirror(Model(client, "test", 3600), 5.0)) as mirror,
+        running(Mirror(Model(client, "test", 3600))) as mirror,
     ):
         counted = open_client(ConnectionOptions(way.url))
         spam_filter = make_filter(counted, counts=mirror)

@@ -13,6 +13,7 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.filter import Filter, FilterParts, FilterPolicy
+from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
@@ -34,9 +35,9 @@ async def open_filter(
     """A filter over the model of that Redis; without ``follow`` its mirror stays empty."""
     async with AsyncExitStack() as stack:
         model = Model(client, "test", 3600)
-        mirror = Mirror(model, 5.0)
+        mirror = Mirror(model)
         if follow:
-            task = asyncio.create_task(mirror.run())
+            task = asyncio.create_task(Follower(client, [mirror]).run())
             stack.push_async_callback(asyncio.wait, [task])
             stack.callback(task.cancel)
             await mirror.loaded.wait()

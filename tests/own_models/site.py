@@ -12,11 +12,11 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Filter, FilterObserver
 from nbstream.own_models.filters import OwnFilters
-from nbstream.own_models.listing import index_key
 from nbstream.own_models.names import NameTemplate, OwnModelNames
 from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.store.cancellation import cancel_and_wait
+from nbstream.store.mirror.follower import Follower
 from nbstream.store.model.model import Model
 from tests.filter.filters import make_filter
 
@@ -60,15 +60,15 @@ async def open_site(
     models = OwnModels(
         lambda name: own_model(client, name),
         client,
-        client,
-        index=index_key("test"),
+        "test",
         max_bytes=max_bytes,
         library=library,
     )
     names = OwnModelNames((AddressPattern("*@example.org"),), (NameTemplate(template),), "+")
-    following = asyncio.create_task(models.run()) if follows else None
+    work = [models.run, Follower(client, [*models.followed]).run] if follows else []
+    running = [asyncio.create_task(run()) for run in work]
     try:
         yield Site(common, models, OwnFilters(common, names, models, wait_seconds=5.0))
     finally:
-        if following:
-            await cancel_and_wait(following)
+        for task in running:
+            await cancel_and_wait(task)

@@ -108,9 +108,7 @@ async def test_the_level_of_a_domain_speaks_for_its_users(client: Redis) -> None
 async def test_another_process_follows_what_is_taught(client: Redis) -> None:
     async with open_site(client) as site, open_site(client) as other:
         await teach_common(site)
-        await other.filter_of(ANN)
-        watching = other.models.find("example.org/ann")
-        assert watching is not None
+        watching = await other.models.load("example.org/ann")
         teacher = await site.filters.for_teacher(ANN)
 
         lesson = await teacher.learn(news(1), "ham", "test")
@@ -121,7 +119,7 @@ async def test_another_process_follows_what_is_taught(client: Redis) -> None:
 
 
 async def test_an_own_model_that_cannot_be_loaded_in_time_leaves_the_common_verdict(client: Redis) -> None:
-    async with open_site(client) as site:
+    async with open_site(client, follows=False) as site:
         await teach_common(site)
         late = replace(site.filters, wait_seconds=0.0)
 
@@ -188,7 +186,7 @@ async def test_a_fault_in_an_own_model_leaves_the_common_verdict(
     async def fail(model: Model, **_: object) -> Model:
         raise RuntimeError("a fault")
 
-    async with open_site(client) as site:
+    async with open_site(client, follows=False) as site:
         await teach_common(site)
         monkeypatch.setattr(Model, "open", fail)
 

@@ -76,7 +76,7 @@ async def run_process(client: Redis, folder: Path) -> AsyncIterator[Process]:
     )
     parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
     async with AsyncExitStack() as stack:
-        mirror = asyncio.create_task(parts.mirror.run())
+        mirror = asyncio.create_task(parts.follower.run())
         stack.push_async_callback(ended, mirror)
         await parts.mirror.loaded.wait()
         yield Process(settings, parts, [False], client, ActivityRecorder(parts.metrics.registry.collect))

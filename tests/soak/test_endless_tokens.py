@@ -38,7 +38,7 @@ async def test_5_million_unique_tokens_stay_within_500_000(own_redis: RedisServe
     await model.open()
     draw, evicted, largest, peak = random.Random(1), list[int](), 0, 0
     started = time.monotonic()
-    async with running(Mirror(model, 30.0)) as mirror:
+    async with running(Mirror(model)) as mirror:
         async with running_evictor(Evictor(model, mirror, LIMIT, evicted.append)):
             for number in range(MESSAGES):
                 tokens = [b"%016x" % draw.getrandbits(64) for _ in range(TOKENS)]

@@ -20,6 +20,7 @@ from nbstream.store.connection import (
     open_primary,
 )
 from nbstream.store.connection.locators import ClusterNode
+from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
@@ -243,8 +244,8 @@ async def test_a_mirror_follows_a_model_through_a_failover_of_the_cluster(cluste
     async with open_client(options) as client, open_client(options, retries=0) as following:
         model = await Model(client, "test", 3600).open()
         assert await teach(model, 1)
-        mirror = Mirror(Model(following, "test", 3600), 1)
-        running = asyncio.create_task(mirror.run())
+        mirror = Mirror(model)
+        running = asyncio.create_task(Follower(following, [mirror]).run())
         await asyncio.wait_for(mirror.loaded.wait(), 10)
         old = cluster.owner(cluster.slot("{test}"))
         assert old.ask("WAIT", 1, 5000) == 1

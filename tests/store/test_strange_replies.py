@@ -19,6 +19,7 @@ from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreUnavailable
 from nbstream.server.background import BackgroundTasks
 from nbstream.store.connection import ConnectionOptions, look_for_primary, open_client
+from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import unpack_reply
@@ -70,8 +71,8 @@ async def test_a_mirror_and_a_watch_go_on(reply: bytes) -> None:
         strange_server(reply) as server,
         open_client(ConnectionOptions(server.url, timeout_seconds=0.2), retries=0) as client,
     ):
-        mirror = Mirror(Model(client, "test", 3600), 0.2)
-        following = asyncio.create_task(mirror.run())
+        mirror = Mirror(Model(client, "test", 3600))
+        following = asyncio.create_task(Follower(client, [mirror]).run())
         background = BackgroundTasks(lambda _name, _failures: None)
         background.every("primary", 0.01, partial(look_for_primary, client))
         await until(lambda: server.connections >= 10 or following.done())

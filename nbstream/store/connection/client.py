@@ -170,16 +170,19 @@ async def look_for_primary(client: Redis) -> None:
         _log.debug("the primary cannot be reached: %s", error)
 
 
-def open_client(options: ConnectionOptions, retries: int = 1, primary: Primary | None = None) -> Redis:
+def open_client(
+    options: ConnectionOptions, retries: int = 1, primary: Primary | None = None, waits_seconds: float = 0.0
+) -> Redis:
     """A client that connects at its first command. Clients with the same ``primary`` lead to the same server.
 
-    It uses at most ``_MAX_CONNECTIONS`` connections; a command that needs one more waits. By default a command is
-    retried once, since an idle connection may have died with a restarted server.
+    A reply may take ``waits_seconds`` where that is longer than the deadline of a command. It uses at most
+    ``_MAX_CONNECTIONS`` connections; a command that needs one more waits. By default a command is retried once,
+    since an idle connection may have died with a restarted server.
     """
     arguments: dict[str, Any] = {
         "max_connections": _MAX_CONNECTIONS,
         "timeout": options.timeout_seconds,
-        "socket_timeout": options.timeout_seconds,
+        "socket_timeout": max(options.timeout_seconds, waits_seconds),
         "socket_connect_timeout": options.timeout_seconds,
         "retry": Retry(EqualJitterBackoff(_RETRY_SECONDS, _RETRY_SECONDS), retries),
         "driver_info": None,  # no CLIENT SETINFO: a user who may not do that would fill the server's ACL log

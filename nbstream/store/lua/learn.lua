@@ -264,6 +264,9 @@ for _, class in ipairs(classes) do
 end
 local last_change = redis.call('XREVRANGE', changes_key, '+', '-', 'COUNT', 1)[1]
 add_to_change('predecessor', last_change and last_change[1] or '0-0')
+-- Models that share a stream have names behind its prefix.
+local model_name = string.sub(totals_key, #changes_key - #'changes' + 1, -#':totals' - 1)
+if model_name ~= '' then add_to_change('model', model_name) end
 local trimming, precision, threshold = 'MAXLEN', '~', max_changes
 if lesson_count > 1 then
   add_to_change('lessons', lesson_count)

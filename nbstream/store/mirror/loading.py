@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import ChangePosition, Totals
 from nbstream.bayes.table_counts import make_counts
+from nbstream.store.mirror.follower import READ_COUNT, RescanNeeded
 from nbstream.store.model.scan import scan_counts, scan_prequential_scores
-from nbstream.store.model.scripts import changed_counts, lesson_count
+from nbstream.store.model.scripts import changed_counts, is_of_model, lesson_count
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -24,21 +25,18 @@ if TYPE_CHECKING:
     from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.store.model.model import Model
 
-READ_COUNT = 10
-"""Changes that are read at once: of 64 lessons each they are 2 MB, and stop other work for some 30 ms."""
-
-
-class RescanNeeded(Exception):
-    """The change stream does not continue where the counts stand."""
-
 
 @dataclass(slots=True)
 class LoadedCounts:
-    """The counts of a model in memory, complete up to the change at ``position``."""
+    """The counts of a model in memory, complete up to the change at ``position``.
+
+    ``name_in_changes`` tells the changes of the model from those of others in the same stream.
+    """
 
     counts: Counts
     prequential_scores: PrequentialScores
     position: ChangePosition
+    name_in_changes: str = ""
 
     def apply(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> None:
         """Take over the resulting counts of the next change; raise ``RescanNeeded`` for any other one."""
@@ -53,6 +51,9 @@ class LoadedCounts:
             raise RescanNeeded(f"change {sequence} came after {self.position.sequence}")
         if fields[b"predecessor"] != self.position.stream_id:
             raise RescanNeeded(f"change {self.position.sequence} that is known here is not in Redis")
+        if not is_of_model(fields, self.name_in_changes):
+            self.position = ChangePosition.of(entry_id, sequence)
+            return
         tokens, columns = changed_counts(fields)
         totals = _parse_totals(fields[b"totals"])
         self.prequential_scores.apply_change(fields)
@@ -80,11 +81,17 @@ async def load_counts(model: Model, library: ctypes.CDLL | None) -> LoadedCounts
         await scan_counts(model.client, model.keys, counts)
         counts.set_totals(start.totals)
         prequential_scores = await scan_prequential_scores(model.client, model.keys)
-        loaded = LoadedCounts(counts, prequential_scores, start.change)
-        entries: Any = None
-        while entries is None or len(entries) == READ_COUNT:
-            begin = b"(" + loaded.position.stream_id
-            entries = await model.client.xrange(model.keys.changes, min=begin, count=READ_COUNT)
-            for entry_id, fields in entries:
-                loaded.apply(entry_id, fields)
+    loaded = LoadedCounts(counts, prequential_scores, start.change, model.keys.name_in_changes)
+    await replay(model, loaded)
     return loaded
+
+
+async def replay(model: Model, loaded: LoadedCounts) -> None:
+    """Apply what is in the stream behind ``loaded``. Raises ``StoreUnavailable`` and ``RescanNeeded``."""
+    entries: Any = None
+    while entries is None or len(entries) == READ_COUNT:
+        begin = b"(" + loaded.position.stream_id
+        with store_errors():
+            entries = await model.client.xrange(model.keys.changes, min=begin, count=READ_COUNT)
+        for entry_id, fields in entries:
+            loaded.apply(entry_id, fields)

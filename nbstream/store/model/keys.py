@@ -27,6 +27,11 @@ class ModelKeys:
         return "counts"
 
     @property
+    def name_in_changes(self) -> str:
+        """The name of the model in a change stream that it shares with others; empty for one of its own."""
+        return ""
+
+    @property
     def pattern(self) -> str:
         """The pattern of a SCAN that matches all keys of the model and no others; its name holds no wildcard."""
         return self._key("*")

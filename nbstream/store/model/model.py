@@ -34,7 +34,7 @@ from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.history import History
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
 from nbstream.store.model.scan import remove_keys, scan_counts, scan_hash, scan_keys, scan_prequential_scores
-from nbstream.store.model.scripts import lesson_count, pack_names
+from nbstream.store.model.scripts import is_of_model, lesson_count, pack_names
 from nbstream.store.model.signature import verify_signature
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.token_list import join_tokens
@@ -198,7 +198,8 @@ class Model(CommitPoint):
                     sequence = int(fields[b"sequence"])
                     if sequence != self._prequential_scores_position.sequence + lesson_count(fields):
                         return False
-                    prequential_scores.apply_change(fields)
+                    if is_of_model(fields, self.keys.name_in_changes):
+                        prequential_scores.apply_change(fields)
                 except (KeyError, ValueError):
                     return False
                 self._prequential_scores_position = ChangePosition.of(entry_id, sequence)

@@ -11,6 +11,7 @@ fields:
   changed.
 - what happened to prequential scores; see ``PrequentialScores.apply_change``.
 - ``predecessor``: the stream id of the change before it, ``0-0`` for the first one.
+- ``model``: the name of the model, where several share the stream and its numbers; absent where they do not.
 """
 
 from __future__ import annotations
@@ -341,6 +342,11 @@ def _unpack_names(packed: bytes) -> bytes:
         return _zstd().decompressor.decompress(packed)
     except zstandard.ZstdError as error:
         raise ValueError("the names are damaged") from error
+
+
+def is_of_model(change: Mapping[bytes, bytes], name_in_changes: str) -> bool:
+    """Return whether a change is one of the model that has this name in the stream, which it may share."""
+    return change.get(b"model", b"").decode() in {"", name_in_changes}
 
 
 def lesson_count(change: Mapping[bytes, bytes]) -> int:

@@ -22,7 +22,7 @@ from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.model import ModelPosition
 from nbstream.store.model.scan import scan_hash, scan_keys
-from nbstream.store.model.scripts import changed_counts, lesson_count
+from nbstream.store.model.scripts import changed_counts, is_of_model, lesson_count
 from nbstream.store.model.signature import current_signature
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
@@ -106,9 +106,11 @@ class ModelSnapshot:
                 fields = _hash_from_pairs(pairs)
                 lessons = lesson_count(fields)
                 sequence += lessons
-                self.learned_meanwhile += lessons
                 if fields.get(b"sequence") != b"%d" % sequence:
                     raise StoreUnavailable("the model was changed too much meanwhile: try again")
+                if not is_of_model(fields, keys.name_in_changes):
+                    continue
+                self.learned_meanwhile += lessons
                 names, columns = changed_counts(fields)
                 for column, counts in columns:
                     yield archive.CountsRecord(CLASSES[column], dict(zip(names, counts.tolist(), strict=True)))

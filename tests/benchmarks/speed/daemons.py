@@ -18,16 +18,16 @@ import uvloop
 from nbstream import config
 from nbstream.assembly.filter import make_filter, open_one_shot_filter
 from nbstream.assembly.policy import make_filter_policy, make_message_reader
-from nbstream.assembly.store import make_mirror, make_model, make_recent_messages, open_redis
+from nbstream.assembly.store import make_follower, make_model, make_recent_messages, open_redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
+from nbstream.store.mirror.mirror import Mirror
 from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.engine.choice import Engine
     from nbstream.policy.message_reader import MessageReader
-    from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.recent.checked_messages import RecentMessages
     from tests.benchmarks.speed.bench import Bench, Labelled
 
@@ -95,12 +95,12 @@ async def in_process_daemon(state: Path, engine: Engine) -> AsyncIterator[InProc
         await store.embedded.ensure_running()
         model = make_model(settings, store.client)
         await model.open()
-        mirror = make_mirror(settings, store, make_model(settings, store.blocking_client), engine)
+        mirror = Mirror(model, engine.native_library)
         metrics, dropped = DaemonMetrics.create(engine), list[int]()
         metrics.watch_model(mirror, store.primary, lambda: make_filter_policy(settings))
         memory = make_recent_messages(settings, model, dropped.append)
         observer = CompositeObserver(metrics.filter, RememberingObserver(memory.remember))
-        tasks = [asyncio.create_task(mirror.run()), asyncio.create_task(memory.run())]
+        tasks = [asyncio.create_task(make_follower(store, [mirror]).run()), asyncio.create_task(memory.run())]
         try:
             await mirror.loaded.wait()
             watched = make_filter(settings, model, mirror, observer, checked_messages=memory, engine=engine)

@@ -21,8 +21,9 @@ import uvloop
 from redis import Redis
 
 from nbstream import config
-from nbstream.assembly.store import make_mirror, make_model, open_redis
+from nbstream.assembly.store import make_follower, make_model, open_redis
 from nbstream.engine.choice import choose_engine
+from nbstream.store.mirror.mirror import Mirror
 from tests.benchmarks.speed.bench import Bench, Labelled
 from tests.benchmarks.speed.bogofilter import Bogofilter
 from tests.benchmarks.speed.daemons import COMMAND, taught, write_config
@@ -184,10 +185,10 @@ async def _behind(bench: Bench, state: Path) -> None:
     async with open_redis(settings) as store:
         assert store.embedded
         await store.embedded.ensure_running()
-        model = make_model(settings, store.blocking_client)
+        model = make_model(settings, store.client)
         await model.open()
-        mirror = make_mirror(settings, store, model, choose_engine())
-        following = asyncio.create_task(mirror.run())
+        mirror = Mirror(model, choose_engine().native_library)
+        following = asyncio.create_task(make_follower(store, [mirror]).run())
         await mirror.loaded.wait()
         learning = asyncio.create_task(asyncio.to_thread(_learn, file_of_settings, [ham]))
         newest: Any = await store.client.xrevrange(model.keys.changes, count=1)

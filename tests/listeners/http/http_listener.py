@@ -143,7 +143,7 @@ async def open_http(
         parts = make_parts(settings, PYTHON, RedisClients(client, client), metrics)
         tasks = [asyncio.create_task(parts.recent_messages.run())]
         if follow:
-            tasks.append(asyncio.create_task(parts.mirror.run()))
+            tasks.append(asyncio.create_task(parts.follower.run()))
             await parts.mirror.loaded.wait()
         for task in tasks:
             stack.push_async_callback(ended, task)

@@ -28,6 +28,7 @@ from nbstream.server.message_service import MessageService
 from nbstream.server.runtime import Runtime
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
@@ -138,8 +139,8 @@ async def working(
     timeout = options.pop("timeout", 5.0)
     async with AsyncExitStack() as stack:
         model, metrics = Model(client, "test", 3600), DaemonMetrics.create(PYTHON)
-        mirror = Mirror(model, timeout)
-        following = asyncio.create_task(mirror.run() if follow else asyncio.Event().wait())
+        mirror = Mirror(model)
+        following = asyncio.create_task(Follower(client, [mirror]).run() if follow else asyncio.Event().wait())
         stack.push_async_callback(asyncio.wait, [following])
         stack.callback(following.cancel)
         if follow:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from tests.soak.chaos.administrator import Administrator
@@ -137,7 +138,7 @@ async def _mirrors(site: Site) -> AsyncIterator[dict[str, Mirror]]:
         for name in site.hosts:
             client = site.servers.client(name)
             stack.push_async_callback(client.aclose)
-            mirrors[name] = Mirror(Model(client, MODEL, LEDGER_SECONDS), 2.0)
-            following = asyncio.create_task(mirrors[name].run())
+            mirrors[name] = Mirror(Model(client, MODEL, LEDGER_SECONDS))
+            following = asyncio.create_task(Follower(client, [mirrors[name]]).run())
             stack.callback(following.cancel)
         yield mirrors

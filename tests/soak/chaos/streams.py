@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from nbstream.store.mirror.mirror import stream_entries
+from nbstream.store.mirror.follower import stream_entries
 from nbstream.store.stream_queue import StreamQueueOptions
 from tests.soak.chaos.journal import Journal, LessonAttempt, LessonOutcome, StreamRequest
 from tests.soak.chaos.mails import mail

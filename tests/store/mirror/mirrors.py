@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, TypeAlias
 
+from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from tests.engine.native import native_library
@@ -19,7 +20,7 @@ KINDS: tuple[Kind, ...] = ("python", "native")
 @asynccontextmanager
 async def running(mirror: Mirror) -> AsyncIterator[Mirror]:
     """Run a mirror from the moment at which it has loaded."""
-    task = asyncio.create_task(mirror.run())
+    task = asyncio.create_task(Follower(mirror.model.client, [mirror]).run())
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             await mirror.loaded.wait()
@@ -29,6 +30,6 @@ async def running(mirror: Mirror) -> AsyncIterator[Mirror]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def mirroring(model: Model, kind: Kind, seconds: float = 5.0) -> AbstractAsyncContextManager[Mirror]:
+def mirroring(model: Model, kind: Kind) -> AbstractAsyncContextManager[Mirror]:
     """Run a mirror of this kind."""
-    return running(Mirror(model, seconds, library=native_library() if kind == "native" else None))
+    return running(Mirror(model, native_library() if kind == "native" else None))

@@ -43,7 +43,7 @@ async def model(client: Redis) -> Model:
 
 @pytest.fixture
 async def mirror(model: Model) -> AsyncIterator[Mirror]:
-    async with running(Mirror(model, 5.0)) as running_mirror:
+    async with running(Mirror(model)) as running_mirror:
         yield running_mirror
 
 
@@ -93,7 +93,7 @@ async def test_endless_unique_tokens_stay_within_the_limit_and_mirrors_equal_red
     model: Model, mirror: Mirror
 ) -> None:
     generator, evicted, largest = random.Random(1), list[int](), 0
-    async with running(Mirror(model, 5.0)) as other:
+    async with running(Mirror(model)) as other:
         async with running_evictor(make_evictor(model, mirror, LIMIT, evicted.append)):
             for number in range(200):
                 tokens = [b"%016x" % generator.getrandbits(64) for _ in range(300)]
@@ -277,7 +277,7 @@ async def test_a_failed_eviction_is_tried_again(own_redis: RedisServer, monkeypa
     monkeypatch.setattr("nbstream.store.mirror.eviction._NOTHING_SECONDS", 0.01)
     client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
     model = Model(client, "test", 3600)
-    async with running(Mirror(model, 1.0)) as mirror:
+    async with running(Mirror(model)) as mirror:
         await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)]))
         await caught_up(model, mirror)
         own_redis.stop()

@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import ChangePosition
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
@@ -46,8 +47,8 @@ Mirrored = Callable[..., AbstractAsyncContextManager[Mirror]]
 def mirrored(request: pytest.FixtureRequest) -> Mirrored:
     """Runs mirrors of each kind: whatever holds for one holds for the others."""
 
-    def run(model: Model, seconds: float = 5.0) -> AbstractAsyncContextManager[Mirror]:
-        return mirroring(model, request.param, seconds)
+    def run(model: Model) -> AbstractAsyncContextManager[Mirror]:
+        return mirroring(model, request.param)
 
     return run
 
@@ -146,7 +147,7 @@ async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(
 
     monkeypatch.setattr(Redis, "xread", count_blocks)
     options = ConnectionOptions(own_redis.url, timeout_seconds=0.8)
-    async with open_client(options, retries=0) as client, mirrored(Model(client, "test", 3600), 0.8) as mirror:
+    async with open_client(options, retries=0) as client, mirrored(Model(client, "test", 3600)) as mirror:
         await until(lambda: len(blocks) > 3)
         await until(lambda: mirror.following)
     assert 0 < min(blocks) <= max(blocks) < 800
@@ -154,7 +155,7 @@ async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(
 
 async def test_a_redis_that_answers_nothing_is_not_followed(mirrored: Mirrored, own_redis: RedisServer) -> None:
     follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1), retries=0), "test", 3600)
-    async with mirrored(follower, 1) as mirror:
+    async with mirrored(follower) as mirror:
         own_redis.hang()
 
         await until(lambda: not mirror.following)
@@ -183,7 +184,7 @@ async def test_wait_until_applied_fails_for_a_change_that_never_arrives(
     monkeypatch.setattr("nbstream.store.mirror.mirror._APPLIED_SECONDS", 0.05)
 
     with pytest.raises(StoreUnavailable, match="the change is stored"):
-        await Mirror(model, 5.0).wait_until_applied(b"1-0")
+        await Mirror(model).wait_until_applied(b"1-0")
 
 
 async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connection_is_scanned_again(
@@ -239,7 +240,7 @@ async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(mirrored: Mirror
 async def test_a_cancelled_mirror_ends_even_while_redis_comes_and_goes(own_redis: RedisServer) -> None:
     model = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1), retries=0), "test", 3600)
     for _ in range(20):
-        task = asyncio.create_task(Mirror(model, 1.0).run())
+        task = asyncio.create_task(Follower(model.client, [Mirror(model)]).run())
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.wait([task], timeout=DEADLINE_SECONDS)

@@ -29,7 +29,7 @@ from tests.waiting import until
 async def mirror_at(url: str) -> AsyncIterator[Mirror]:
     """A mirror behind a client of its own, as in a daemon."""
     client = open_client(ConnectionOptions(url), retries=0)
-    async with running(Mirror(Model(client, "test", 3600), 5.0)) as mirror:
+    async with running(Mirror(Model(client, "test", 3600))) as mirror:
         yield mirror
     await client.aclose()
 

@@ -94,7 +94,7 @@ async def test_dropping_an_empty_layer_writes_nothing(client: Redis, layer: Auto
 
 async def test_every_mirror_follows_into_the_next_epoch(people: Model, layer: AutolearnModel) -> None:
     writer, dropper = (AutolearnModel(layer.client, "test", 3600) for _ in range(2))
-    async with running(Mirror(layer, 5.0)) as mirror, running(Mirror(people, 5.0)) as first:
+    async with running(Mirror(layer)) as mirror, running(Mirror(people)) as first:
         await mirror.wait_until_applied(await change(writer, "m1", entry("spam", TOKENS)) or b"")
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[0, 1000]]
 
@@ -110,7 +110,7 @@ async def test_every_mirror_follows_into_the_next_epoch(people: Model, layer: Au
 
 async def test_a_mirror_of_an_empty_layer_follows_too(layer: AutolearnModel) -> None:
     writer = AutolearnModel(layer.client, "test", 3600)
-    async with running(Mirror(layer, 5.0)) as mirror:
+    async with running(Mirror(layer)) as mirror:
         for epoch in range(3):
             learned = await change(writer, "m1", entry("spam", TOKENS, weight=epoch + 1))
             await mirror.wait_until_applied(learned or b"")

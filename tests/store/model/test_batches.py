@@ -132,7 +132,7 @@ async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one
     await client.flushall()
     one, many = await open_model(client, "one"), await open_model(client, "many")
 
-    async with running(Mirror(many, 5.0)) as mirror:
+    async with running(Mirror(many)) as mirror:
         for round_ in rounds:
             lessons = await lessons_of(one, round_)
             olds = await entries_of(many, [lesson.message_key for lesson in lessons])

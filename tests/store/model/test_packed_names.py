@@ -69,7 +69,7 @@ async def test_names_that_cannot_be_read_make_the_mirror_load_anew(client: Redis
         changed_counts({b"names": packed})
 
     model = await Model(client, "test", 3600).open()
-    async with running(Mirror(model, 5.0)) as mirror:
+    async with running(Mirror(model)) as mirror:
         fields: Any = {"sequence": 1, "totals": "0 0 0 0 0", "names": packed, "counts:ham": "1"}
         await client.incr(model.keys.sequence)
         await client.xadd(model.keys.changes, fields)

@@ -55,7 +55,7 @@ async def test_redis_a_mirror_and_a_model_in_memory_hold_the_same_prequential_sc
                 assert isinstance(await model.commit_lesson(message, await model.entry(message), new, NOTE), bytes)
 
     await follow(before)
-    async with running(Mirror(Model(client, "test", 3600, prequential_scores=LIMIT), 5.0)) as mirror:
+    async with running(Mirror(Model(client, "test", 3600, prequential_scores=LIMIT))) as mirror:
         await follow(after)
         await mirror.wait_until_applied(await redis.last_change())
 
@@ -82,7 +82,7 @@ async def test_a_mirror_sees_the_prequential_scores_of_an_import(client: Redis) 
     for model in (source, target):
         await model.open()
     await source.commit_lesson("m", None, entry("m", "ham", 1.0, 0.5, None), NOTE)
-    async with running(Mirror(Model(client, "target", 3600), 5.0)) as mirror:
+    async with running(Mirror(Model(client, "target", 3600))) as mirror:
         await import_model(target, await export_model(source))
 
         await until(lambda: len(mirror.loaded_prequential_scores["ham"]) == 1)

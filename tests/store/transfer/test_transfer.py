@@ -520,7 +520,7 @@ async def test_a_file_of_several_models_is_imported_as_a_whole_or_not_at_all(cli
 async def test_a_mirror_equals_redis_after_an_import(model: Model, other: Model) -> None:
     await teach(model)
     content = await export_model(model)
-    async with running(Mirror(other, 5.0)) as mirror:
+    async with running(Mirror(other)) as mirror:
         await import_model(other, content)
         # An entry that came with the import may be what a repeated label waits for.
         for message in ("m1", "m2", "m4"):

@@ -1,0 +1,214 @@
+"""The follower: one task that keeps equal to Redis whatever a process has of it in memory.
+
+Rules: all that is followed has a change stream. It is loaded as a whole, from a position on that was noted
+before, and then one blocking XREAD waits for the entries of all streams. These are always the same ones, since a
+command that is cancelled costs its connection. What finds that its stream does not continue where it stands is
+loaded anew, and so is everything where Redis was away or another server answers, since its streams may have gone
+another way. What was known serves meanwhile. An idle process asks nothing else, but where the streams end when a
+wait was in vain: a Redis that was emptied writes no entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from nbstream.bayes.counts import NO_CHANGE, ChangePosition
+from nbstream.errors import NbstreamError, StoreIncompatible
+from nbstream.store.backoff import Backoff
+from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.connection import ServerGuard
+from nbstream.store.redis_errors import readable_replies, store_errors
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+_log = logging.getLogger(__name__)
+
+BLOCK_SECONDS = 10.0
+"""How long one XREAD waits, where the deadline of its client is twice as long; else half of that deadline."""
+
+READ_COUNT = 10
+"""Changes that are read at once: of 64 lessons each they are 2 MB, and stop other work for some 30 ms."""
+
+_LOG_EVERY = 30  # attempts, two seconds apart: about once a minute
+
+StreamEntries: TypeAlias = "Sequence[tuple[bytes, Mapping[bytes, bytes]]]"
+"""Entries of a stream: the id of each, and its fields."""
+
+
+class RescanNeeded(Exception):
+    """The change stream does not continue where somebody who follows it stands."""
+
+
+class Followed:
+    """Something in memory that a follower keeps equal to Redis by the entries of ``stream``."""
+
+    def __init__(self, stream: str) -> None:
+        self.stream = stream
+        self.position = NO_CHANGE
+        """The last entry that is in it."""
+        self.is_current = False
+        """Whether it follows Redis; else what was known last serves on."""
+        self.equal_at = time.monotonic()
+        """When it was last known to equal Redis."""
+        self.loaded = asyncio.Event()
+        """Whether it has been loaded."""
+
+    async def load(self) -> None:
+        """Read all, and note the ``position``.
+
+        Raises ``StoreUnavailable``, ``RescanNeeded`` and ``StoreIncompatible``.
+        """
+        raise NotImplementedError
+
+    async def apply(self, entries: StreamEntries) -> None:
+        """Take over the entries behind ``position``. Raises ``StoreUnavailable`` and ``RescanNeeded``."""
+        raise NotImplementedError
+
+    def lose(self) -> None:
+        """Note that Redis is away, or may have gone another way: all is loaded anew afterwards."""
+        self.is_current = False
+
+    def check_end(self, end: ChangePosition) -> None:
+        """Raise ``RescanNeeded`` if the stream ends before the position, or has another entry there."""
+        here = self.position
+        is_other = end.stream_id == here.stream_id != NO_CHANGE.stream_id and end.sequence != here.sequence
+        if is_other or (end < here and end.stream_id != here.stream_id):
+            raise RescanNeeded(f"known here is change {here.sequence}, the last in Redis is {end.sequence}")
+
+
+class Follower:
+    """Keeps all of ``followed`` equal to Redis while it runs; ``client`` is that of its blocking command.
+
+    The client does not retry by itself, and leads to the same server as those that load. ``before_connect`` is
+    awaited before each attempt to connect.
+    """
+
+    def __init__(
+        self,
+        client: Redis,
+        followed: Sequence[Followed],
+        before_connect: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self._client = client
+        self._followed = followed
+        self._before_connect = before_connect
+        deadline = client.connection_pool.connection_kwargs["socket_timeout"]
+        self._block_seconds = min(BLOCK_SECONDS, deadline / 2)
+
+    async def run(self) -> None:
+        """Load and follow until cancelled; connect again by itself when Redis is back."""
+        backoff = Backoff(draw=random.random)
+        try:
+            while True:
+                stop_if_cancelled()
+                try:
+                    with readable_replies():
+                        await self._connect_and_follow(backoff)
+                except NbstreamError as error:
+                    self._lose(str(error), loud=backoff.failures % _LOG_EVERY == 0)
+                    await asyncio.sleep(backoff.next_wait())
+        finally:  # whoever runs this may start it again: nothing is followed until then
+            self._lose("ended", loud=False)
+
+    def _lose(self, problem: str, *, loud: bool) -> None:
+        for part in self._followed:
+            part.lose()
+        _log.log(logging.ERROR if loud else logging.DEBUG, "mirror: %s", problem)
+
+    async def _connect_and_follow(self, backoff: Backoff) -> None:
+        if self._before_connect:
+            await self._before_connect()
+        guard = ServerGuard(self._client)
+        while True:
+            stop_if_cancelled()
+            is_whole = await self._load_missing(guard, backoff)
+            if is_whole:
+                backoff.reset()
+            await self._follow(guard, self._block_seconds if is_whole else backoff.next_wait())
+
+    async def _load_missing(self, guard: ServerGuard, backoff: Backoff) -> bool:
+        """Load whatever does not follow Redis; return whether all does now."""
+        is_whole = True
+        for part in self._followed:
+            if part.is_current:
+                continue
+            try:
+                await part.load()
+                guard.check()
+            except (RescanNeeded, StoreIncompatible) as error:
+                level = logging.DEBUG if backoff.failures % _LOG_EVERY else logging.ERROR
+                _log.log(level, "mirror: %s cannot be loaded: %s", part.stream, error)
+                is_whole = False
+            else:
+                part.is_current, part.equal_at = True, time.monotonic()
+                part.loaded.set()
+        return is_whole
+
+    async def _follow(self, guard: ServerGuard, block_seconds: float) -> None:
+        """Wait for entries once, and have them applied."""
+        parts = {part.stream: part for part in self._followed if part.is_current}
+        if not parts:
+            await asyncio.sleep(block_seconds)
+            return
+        places: Any = {stream: part.position.stream_id for stream, part in parts.items()}
+        with store_errors():
+            streams: Any = await self._client.xread(
+                places, count=READ_COUNT, block=max(1, round(1000 * block_seconds))
+            )
+        guard.check()
+        for key, entries in entries_by_stream(streams):
+            part = parts[key.decode()]
+            try:
+                await part.apply(entries)
+            except RescanNeeded as error:
+                self._rescan(part, error)
+            await asyncio.sleep(0)  # one that was taught very much takes some milliseconds
+        if not streams:
+            await self._check_ends(parts)
+            guard.check()
+        for part in parts.values():
+            part.equal_at = time.monotonic()
+
+    async def _check_ends(self, parts: Mapping[str, Followed]) -> None:
+        with store_errors():
+            async with self._client.pipeline(transaction=False) as pipe:
+                for stream in parts:
+                    pipe.xrevrange(stream, count=1)
+                ends = await pipe.execute()
+        for part, entries in zip(parts.values(), ends, strict=True):
+            try:
+                part.check_end(position_of(*entries[0]) if entries else NO_CHANGE)
+            except RescanNeeded as error:
+                self._rescan(part, error)
+
+    def _rescan(self, part: Followed, error: RescanNeeded) -> None:
+        part.is_current = False
+        _log.error("mirror: history differs, rescanned: %s: %s", part.stream, error)
+
+
+def position_of(entry_id: bytes, fields: Mapping[bytes, bytes]) -> ChangePosition:
+    """Return the position of an entry in its stream. Raises ``ValueError`` for one that cannot be read."""
+    return ChangePosition.of(entry_id, int(fields.get(b"sequence", 0)))
+
+
+def entries_by_stream(streams: Any) -> Sequence[tuple[bytes, StreamEntries]]:
+    """Return the key of each stream in the reply to an XREAD or XREADGROUP, and its entries.
+
+    RESP3 gives a mapping, RESP2 a list.
+    """
+    if not streams:
+        return []
+    if isinstance(streams, dict):
+        return [(key, groups[0]) for key, groups in streams.items()]
+    return [(key, entries) for key, entries in streams]
+
+
+def stream_entries(streams: Any) -> StreamEntries:
+    """Return the entries in the reply to an XREAD or XREADGROUP of one stream."""
+    return next((entries for _, entries in entries_by_stream(streams)), ())
