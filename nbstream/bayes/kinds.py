@@ -7,7 +7,7 @@ learns, unlearns, moves or mends lessons is exact for kinds without knowing them
 what ham has without the sums of the other kinds.
 
 The probability of a kind is that of a multinomial naive Bayes among the kinds, as in ``multinomial``. The
-strongest clues vote. The constants were chosen on one corpus alone; see docs/guides/kinds.md.
+strongest clues vote. The constants were chosen on one corpus alone; see docs/experiments.md, "Kinds of ham".
 """
 
 from __future__ import annotations

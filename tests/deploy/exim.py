@@ -57,7 +57,7 @@ STRANGER = ("127.0.0.2", 0)  # a client whose address is none of relay_from_host
 
 def piece(where: str) -> str:
     """Return what the guide adds to a part of the configuration."""
-    found = re.search(rf"{re.escape(where)}:\n\n((?: {{4}}.*\n|\n(?= {{4}}))+)", page("guides/exim.md"))
+    found = re.search(rf"{re.escape(where)}:\n\n((?: {{4}}.*\n|\n(?= {{4}}))+)", page("guides/mail-servers.md"))
     assert found, where
     return re.sub(r"(?m)^ {4}", "", found[1])
 

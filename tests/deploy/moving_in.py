@@ -1,4 +1,4 @@
-"""A machine in a folder on which the commands of a page "Coming from ..." run as they stand there."""
+"""A machine in a folder on which the commands of the page "Coming from another filter" run as they stand there."""
 
 from __future__ import annotations
 
@@ -80,12 +80,11 @@ class Machine:
     def __init__(
         self,
         folder: Path,
-        name: str,
         paths: Mapping[str, str],
         restarts: Mapping[str, Callable[[], None]],
         postfix: Postfix | None = None,
     ) -> None:
-        self.folder, self.name = folder, name
+        self.folder = folder
         self._paths = {
             "/etc/nbstream/": f"{folder}/",
             "/var/lib/nbstream": f"{folder}/state",
@@ -107,7 +106,7 @@ class Machine:
     @property
     def text(self) -> str:
         """The page, with the paths of this machine."""
-        text = page(f"guides/{self.name}")
+        text = page("guides/coming-from-another-filter.md")
         for old, new in self._paths.items():
             text = text.replace(old, new)
         return text

@@ -98,7 +98,7 @@ def configuration_through() -> str:
 
 def configuration_asking() -> str:
     """Return the file that the guide shows for the filter of rspamd."""
-    found = re.search(r"(?ms)^```\n(table aliases.*?)^```$", page("guides/opensmtpd.md"))
+    found = re.search(r"(?ms)^```\n(table aliases.*?)^```$", page("guides/mail-servers.md"))
     assert found
     return found[1]
 

@@ -138,7 +138,7 @@ def test_all_parameters_reach_the_queue(site: Site) -> None:
 
 def test_a_stranger_cannot_ask_for_a_report_of_success(site: Site) -> None:
     """As the guide to the quarantine advises: the report that never comes would tell him where his mail is."""
-    (command,) = [line for line in page("guides/quarantine.md").splitlines() if "postconf -P" in line]
+    (command,) = [line for line in page("guides/web-interface.md").splitlines() if "postconf -P" in line]
     name, option, entry = shlex.split(site.postfix.own(command))
 
     def offers_reports() -> bool:

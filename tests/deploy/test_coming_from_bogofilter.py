@@ -1,4 +1,4 @@
-"""docs/guides/coming-from-bogofilter.md, as written: procmail and maildrop run bogofilter, and then nbstream."""
+"""The page for moving in, for bogofilter, as written: procmail and maildrop run bogofilter, and then nbstream."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
     if os.geteuid() != 0:
         pytest.skip("only root can run programs as another user")
     with open_folder() as folder:
-        machine = Machine(folder, "coming-from-bogofilter.md", OWN_PORT, {})
+        machine = Machine(folder, OWN_PORT, {})
         home = Home(machine, "ann")
         for number in range(20):
             home.run(program("bogofilter"), "-s", message=PRIZE % number)
@@ -65,8 +65,8 @@ def fields(message: str, name: str) -> list[str]:
 
 def test_from_the_first_step_to_the_way_back(site: Site) -> None:
     words = site.home.path / ".bogofilter/wordlist.db"
-    site.machine.follow("2. Observe")
-    site.install("2. Observe")
+    site.machine.follow("bogofilter: observe")
+    site.install("bogofilter: observe")
 
     for by in ("procmail", "maildrop"):
         spam = site.deliver(PRIZE % 30, "Maildir/.Junk", by)
@@ -80,17 +80,17 @@ def test_from_the_first_step_to_the_way_back(site: Site) -> None:
     site.machine.restart()
 
     site.machine.fill_mailboxes()
-    assert "60 learned as ham, 60 learned as spam" in site.machine.follow("3. Teach")
+    assert "60 learned as ham, 60 learned as spam" in site.machine.follow("Teach")
     site.machine.file(site.deliver(LUNCH % 40, "Maildir", "procmail"), ".Archive")
-    assert "\n1 with a verdict in X-Bogosity" in site.machine.follow("4. Compare")
+    assert "\n1 with a verdict in X-Bogosity" in site.machine.follow("Compare", "X-Bogosity")
 
-    site.machine.follow("5. Switch")
+    site.machine.follow("bogofilter: switch")
     before = words.read_bytes()
-    site.install("5. Switch")
+    site.install("bogofilter: switch")
     for by in ("procmail", "maildrop"):
         switched = site.deliver(LUNCH % 32, "Maildir", by)
         assert not fields(switched, "X-Bogosity")
         assert len(fields(switched, "X-Spam-Status")) == 1
 
-    site.machine.follow("The way back", "mode: observe")
+    site.machine.follow("bogofilter: the way back", "mode: observe")
     assert words.read_bytes() == before  # it knows what it knew

@@ -1,4 +1,4 @@
-"""docs/guides/coming-from-rspamd.md, as written: a real Postfix asks a real rspamd, and then nbstream too."""
+"""The page for moving in, for rspamd, as written: a real Postfix asks a real rspamd, and then nbstream too."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
         chown(sockets, group="postfix")
         sockets.chmod(0o2710)  # as deploy/systemd/nbstream.tmpfiles has it
         paths = {"/etc/rspamd/": f"{rspamd.folder}/", "127.0.0.1:11344": f"127.0.0.1:{free_port()}"}
-        machine = Machine(folder, "coming-from-rspamd.md", paths, {"rspamd": rspamd.server.restart}, postfix)
+        machine = Machine(folder, paths, {"rspamd": rspamd.server.restart}, postfix)
         try:
             rspamd.start()
             with postfix.running(), machine.stopping():
@@ -72,8 +72,8 @@ def test_the_page_from_the_first_step_to_the_way_back(site: Site) -> None:
     before = site.arrived("m-before")
     assert "X-Rspamd" not in before
 
-    site.machine.follow("2. Observe")
-    site.machine.follow("2. Observe")  # a second time changes nothing
+    site.machine.follow("rspamd: observe")
+    site.machine.follow("rspamd: observe")  # a second time changes nothing
 
     observed = site.arrived("m-observed")
     assert len(re.findall(r"(?m)^X-Rspamd-Action: ", observed)) == 1
@@ -89,23 +89,23 @@ def test_the_page_from_the_first_step_to_the_way_back(site: Site) -> None:
     site.machine.restart()
 
     site.machine.fill_mailboxes()
-    assert "ham: 60 letters" in site.machine.follow("3. Teach", "--plan")
-    assert "60 learned as ham, 60 learned as spam" in site.machine.follow("3. Teach", "--yes")
+    assert "ham: 60 letters" in site.machine.follow("Teach", "--plan")
+    assert "60 learned as ham, 60 learned as spam" in site.machine.follow("Teach", "--yes")
     site.machine.file(observed, ".Archive")
-    assert "\n1 with a verdict in X-Rspamd-Action" in site.machine.follow("4. Compare")
+    assert "\n1 with a verdict in X-Rspamd-Action" in site.machine.follow("Compare", "X-Rspamd-Action")
 
     assert "BAYES_SPAM" in site.rspamd.client("stat")
-    site.machine.follow("5. Switch: keep both")
+    site.machine.follow("rspamd: keep both")
     wait_until(lambda: "BAYES_SPAM" not in site.rspamd.client("stat"))  # a worker of before may still answer
     both = site.arrived("m-both")
     assert len(re.findall(r"(?m)^X-Spam-Status: No, ", both)) == 1
     assert "X-Rspamd-Action: " in both
 
-    site.machine.follow("5. Switch: nbstream alone")
+    site.machine.follow("rspamd: nbstream alone")
     alone = site.arrived("m-alone")
     assert "X-Rspamd" not in alone
     assert "\nX-Spam-Status: No, " in alone
 
-    site.machine.follow("The way back")
+    site.machine.follow("rspamd: the way back")
     wait_until(lambda: "BAYES_SPAM" in site.rspamd.client("stat"))
     assert "X-Nbstream" not in site.arrived("m-back")

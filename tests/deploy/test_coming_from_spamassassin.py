@@ -1,4 +1,4 @@
-"""docs/guides/coming-from-spamassassin.md, as written: nbstream behind spampd, and in procmail behind spamc."""
+"""The page for moving in, for SpamAssassin, as written: nbstream behind spampd, and in procmail behind spamc."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.deploy.old_filters import GTUBE, Spamd, Spampd
 from tests.deploy.postfix import STRANGER, Postfix, open_folder
 from tests.integration.daemon import free_port, wait_until
 
-PAGE = "coming-from-spamassassin.md"
 MAIN = """
 content_filter = smtp:[127.0.0.1]:{port}
 smtpd_relay_restrictions = permit_mynetworks reject_unauth_destination
@@ -62,7 +61,7 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
             "/etc/spamassassin/local.cf": str(spampd.local),
             "127.0.0.1:10026": f"127.0.0.1:{spampd.back}",
         }
-        machine = Machine(folder, PAGE, paths, {"spampd": spampd.server.restart}, postfix)
+        machine = Machine(folder, paths, {"spampd": spampd.server.restart}, postfix)
         try:
             spampd.server.restart()
             with postfix.running(), machine.stopping():
@@ -79,8 +78,8 @@ def fields(message: str, name: str) -> list[str]:
 def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
     assert "Content preview" in site.arrived("m-wrapped", GTUBE)  # what the page warns of
 
-    site.machine.follow("2. Observe: behind spampd, amavis or spamc")
-    site.machine.follow("2. Observe: behind spampd, amavis or spamc")  # a second time changes nothing
+    site.machine.follow("SpamAssassin: observe behind spampd or amavis")
+    site.machine.follow("SpamAssassin: observe behind spampd or amavis")  # a second time changes nothing
 
     observed = site.arrived("m-observed")
     assert len(fields(observed, "X-Nbstream")) == 1
@@ -96,22 +95,22 @@ def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
     site.machine.restart()
 
     site.machine.fill_mailboxes()
-    assert "60 learned as ham, 60 learned as spam" in site.machine.follow("3. Teach")
+    assert "60 learned as ham, 60 learned as spam" in site.machine.follow("Teach")
     site.machine.file(observed, ".Archive")
-    assert "\n1 with a verdict in X-Spam-Status" in site.machine.follow("4. Compare")
+    assert "\n1 with a verdict in X-Spam-Status" in site.machine.follow("Compare", "X-Spam-Status")
 
-    site.machine.follow("5. Switch: keep both")
+    site.machine.follow("SpamAssassin: keep both")
     both = site.arrived("m-both", GTUBE)
     assert fields(both, "X-Spam-Flag") == ["YES"]  # SpamAssassin's
     assert len(fields(both, "X-Nbstream")) == 1
 
-    site.machine.follow("5. Switch: nbstream alone")
+    site.machine.follow("SpamAssassin: nbstream alone")
     alone = site.arrived("m-alone", GTUBE)
     assert not fields(alone, "X-Spam-Checker-Version")
     assert fields(alone, "X-Spam-Status")[0].startswith("No, score=")
 
     for block in ("use_bayes 0", "content_filter", "smtpd_milters\n"):
-        site.machine.follow("The way back", block)
+        site.machine.follow("SpamAssassin: the way back", block)
     back = site.arrived("m-back")
     assert fields(back, "X-Spam-Checker-Version")
     assert not fields(back, "X-Nbstream")
@@ -124,7 +123,7 @@ def test_the_same_spamc_asks_nbstream_and_on_the_way_back_spamd(
         spamd, options = Spamd(folder, program), folder / "spamc.conf"
         options.write_text(f"-d 127.0.0.1\n-p {spamd.port}\n")  # as a site has it whose spamd has another port
         paths = {**OWN_PORT, "/etc/spamassassin/spamc.conf": str(options), "1783": str(free_port())}
-        machine, heading = Machine(folder, PAGE, paths, {}), "5. Switch: the same spamc"
+        machine, heading = Machine(folder, paths, {}), "SpamAssassin: the same spamc"
         client = folder / "bin/spamc"
         client.write_text(f'#!/bin/sh\nexec {program("spamc")} -F {options} "$@"\n')
         client.chmod(0o755)
@@ -158,15 +157,15 @@ def test_procmail_asks_nbstream_after_spamc(program: Callable[[str], str], redis
     if os.geteuid() != 0:
         pytest.skip("only root can run programs as another user")
     with open_folder() as folder:
-        machine, spamd = Machine(folder, PAGE, OWN_PORT, {}), Spamd(folder, program)
+        machine, spamd = Machine(folder, OWN_PORT, {}), Spamd(folder, program)
         home = Home(machine, "ann")
-        recipe = machine.shown("2. Observe: procmail with spamc", "procmail")
+        recipe = machine.shown("SpamAssassin: observe in procmail", "procmail")
         recipe = recipe.replace("spamc", f"{program('spamc')} -d 127.0.0.1 -p {spamd.port}")
         home.write(".procmailrc", f"SHELL=/bin/sh\nDEFAULT={home.path}/Maildir/\n{recipe}")
         try:
             spamd.server.restart()
             with machine.stopping():
-                machine.follow("2. Observe: procmail with spamc")
+                machine.follow("SpamAssassin: observe in procmail")
 
                 home.run(procmail, "-p", "-m", ".procmailrc", message=LUNCH.format("p", "p").encode())
 

@@ -43,7 +43,7 @@ check:
 
 def acl(name: str) -> str:
     """What the guide says for the ACL that is called so."""
-    found = re.search(rf"the ACL of `{name}`(?: with)?:\n\n((?: {{4}}.*\n)+)", page("guides/exim.md"))
+    found = re.search(rf"the ACL of `{name}`(?: with)?:\n\n((?: {{4}}.*\n)+)", page("guides/mail-servers.md"))
     assert found
     return found[1]
 

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     section = settings.digest
     if section is None:
-        raise ConfigError("digest is not configured: docs/guides/digest.md says how")
+        raise ConfigError("digest is not configured: docs/guides/web-interface.md says how")
     if options.action == "preview":
         return interrupts.run_interruptible(_preview(settings, section, options))
     return interrupts.run_interruptible(_send(settings, section, options))
