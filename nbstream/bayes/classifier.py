@@ -141,7 +141,7 @@ def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnCounts], pri
     clues = PackedClues(scored.packed, scored.clues, scored.index_bytes, scored.count_bytes)
     rows = tuple([level.rows for level in own])
     group_tokens = GroupTokens(*scored.group_tokens)
-    return Score(scored.log_odds, TokenClues.from_packed(tokens, clues, rows), prior, group_tokens)
+    return Score(scored.log_odds, TokenClues(tokens, clues, rows), prior, group_tokens)
 
 
 class Classifier:
@@ -204,7 +204,8 @@ class Classifier:
             strongest.append(strongest_indices(group, ratios[start:end], limit) + start)
             start = end
         indices = np.sort(np.concatenate(strongest))
-        return TokenClues(tokens, indices, ratios[indices], tuple([level.rows for level in own]))
+        packed = PackedClues.pack(indices, counts.rows[indices], ratios[indices], len(tokens.all))
+        return TokenClues(tokens, packed, tuple([level.rows for level in own]))
 
     def _prior_log_odds(self, messages: tuple[int, ...]) -> float:
         """Return the prior log-odds by learned messages, computed again only when a message was learned."""

@@ -1,20 +1,19 @@
 """Clues: the features that voted in a score, with their log-ratios; of many votes only the strongest.
 
 Rules: pure; which clues are chosen does not depend on the order in which they were looked up, because equally
-strong ones are chosen by name; a vote of 0 is no clue. The clues of the multinomial model are stored as token
-indices and log-ratios. They are named and sorted only when somebody reads them: that takes as long as choosing
-them, and the clues of most checks are never read.
+strong ones are chosen by name; a vote of 0 is no clue. The clues of the multinomial model are kept as the indices
+of tokens, with their counts and log-ratios. They are named and sorted only when somebody reads them: that takes as
+long as choosing them, and the clues of most checks are never read.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
-from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -99,9 +98,6 @@ def bytes_of_index(tokens: int) -> int:
     return 1 if tokens <= 2**8 else 2 if tokens <= 2**16 else 4
 
 
-Vote: TypeAlias = tuple[float, bytes]
-"""A log-ratio in nats, and the name of the feature that it comes from."""
-
 Item = TypeVar("Item")
 
 
@@ -156,46 +152,33 @@ class LazySequence(Sequence[Item]):
 
 
 class TokenClues(LazySequence[Clue]):
-    """The tokens of one message that voted.
+    """The clues of one message: the tokens that voted, and ``others``, which are no tokens.
 
-    ``token_indices`` are their indices in ``tokens.all``, in ascending order; ``ratios`` are their log-ratios
-    in nats, both of shape (clues,). As a sequence the strongest clue comes first, and equally strong ones are
-    sorted by name. ``packed`` has these numbers and the counts of the clues, where they came packed.
+    ``packed`` has the indices of the tokens in ``tokens.all``, in ascending order, their counts and their
+    log-ratios. As a sequence the strongest clue comes first, and equally strong ones are sorted by name, which is
+    that in ``tokens.shown``.
     ``own_rows`` has the counts of all tokens in each own model that had a say, the upper one first, of shape
     (tokens, classes).
     """
 
-    __slots__ = ("_arrays", "own_rows", "packed", "tokens")
+    __slots__ = ("others", "own_rows", "packed", "tokens")
 
     def __init__(
         self,
         tokens: Tokens,
-        token_indices: NDArray[np.intp],
-        ratios: NDArray[np.float64],
+        packed: PackedClues,
         own_rows: tuple[NDArray[np.int64], ...] = (),
+        others: tuple[Clue, ...] = (),
     ) -> None:
         super().__init__()
         self.tokens = tokens
+        self.packed = packed
         self.own_rows = own_rows
-        self.packed: PackedClues | None = None
-        self._arrays: tuple[NDArray[np.integer], NDArray[np.float64]] | None = token_indices, ratios
+        self.others = others
 
-    @classmethod
-    def from_packed(
-        cls, tokens: Tokens, packed: PackedClues, own_rows: tuple[NDArray[np.int64], ...] = ()
-    ) -> TokenClues:
-        """Return the clues of ``tokens`` whose numbers are ``packed``: they are unpacked when they are read."""
-        clues = cls.__new__(cls)
-        clues._cached_items, clues._arrays = None, None
-        clues.tokens, clues.packed, clues.own_rows = tokens, packed, own_rows
-        return clues
-
-    def named_by(self, tokens: Tokens) -> TokenClues:
-        """Return the same clues by the names in ``tokens``, which are as many as the tokens of these."""
-        clues = TokenClues.__new__(TokenClues)
-        clues._cached_items, clues._arrays = None, self._arrays
-        clues.tokens, clues.packed, clues.own_rows = tokens, self.packed, self.own_rows
-        return clues
+    def of(self, tokens: Tokens) -> TokenClues:
+        """Return the same clues among ``tokens``, which are those of these by other names."""
+        return TokenClues(tokens, self.packed, self.own_rows, self.others)
 
     @property
     def own_levels(self) -> bytes:
@@ -206,44 +189,41 @@ class TokenClues(LazySequence[Clue]):
         """
         if not self.own_rows:
             return b""
-        levels = np.zeros(len(self), np.uint8)
+        levels = np.zeros(self.packed.length, np.uint8)
         for i, rows in enumerate(self.own_rows):
             levels |= (rows[self.token_indices].max(axis=1) > 0).astype(np.uint8) << np.uint8(i)
         return levels.tobytes()
 
-    def _numbers(self) -> tuple[NDArray[np.integer], NDArray[np.float64]]:
-        if self._arrays is None:
-            assert self.packed is not None
-            self._arrays = self.packed.token_indices, self.packed.ratios
-        return self._arrays
-
     @property
     def token_indices(self) -> NDArray[np.integer]:
         """The indices of the tokens in ``tokens.all``."""
-        return self._numbers()[0]
+        return self.packed.token_indices
 
     @property
     def ratios(self) -> NDArray[np.float64]:
         """The log-ratios of the tokens in nats."""
-        return self._numbers()[1]
+        return self.packed.ratios
 
     def __len__(self) -> int:
-        return self.packed.length if self.packed else len(self.token_indices)
+        return self.packed.length + len(self.others)
 
     def strength_order(self) -> list[int]:
-        """Return the positions in ``token_indices``, that of the strongest clue first."""
+        """Return the positions of the clues, that of the strongest one first.
+
+        The others follow those in ``token_indices``.
+        """
         return [i for _, _, i in self._ranked()]
 
     def _slice(self, indices: slice) -> tuple[Clue, ...]:
         """Return the clues at these indices, and make no others: a header field shows 8 of about 70."""
         if self._cached_items is not None:
             return self._cached_items[indices]
-        ratios = self.ratios.tolist()
+        ratios = [*self.ratios.tolist(), *(other.log_ratio for other in self.others)]
         at_least = indices.stop if indices.start is None and indices.step is None else None
         return tuple(Clue(name, ratios[i]) for _, name, i in self._ranked(at_least)[indices])
 
     def _ranked(self, at_least: int | None = None) -> list[tuple[float, bytes, int]]:
-        """Return (minus strength, name, position in ``token_indices``) of each clue, strongest first.
+        """Return (minus strength, name, position) of each clue, strongest first.
 
         With ``at_least`` only so many clues, and those that are as strong as the last of them.
         """
@@ -252,16 +232,15 @@ class TokenClues(LazySequence[Clue]):
         if at_least is not None and 0 < at_least < len(strengths):
             weakest = np.partition(strengths, -at_least)[-at_least]
             positions = np.flatnonzero(strengths >= weakest)
-        names = self.tokens.all.at(self.token_indices[positions].tolist())
-        return sorted(zip((-strengths[positions]).tolist(), names, positions.tolist(), strict=True))
+        names = self.tokens.shown.at(self.token_indices[positions].tolist())
+        ranked = list(zip((-strengths[positions]).tolist(), names, positions.tolist(), strict=True))
+        ranked += [
+            (-abs(other.log_ratio), other.token, i) for i, other in enumerate(self.others, self.packed.length)
+        ]
+        return sorted(ranked)
 
     def _compute_items(self) -> tuple[Clue, ...]:
         return self._slice(slice(None))
-
-
-def clues_named_by(clues: Sequence[Clue], names: Mapping[bytes, bytes]) -> tuple[Clue, ...]:
-    """Return the same clues by their ``names``, where they have one; equally strong ones keep their order."""
-    return tuple(Clue(names.get(clue.token, clue.token), clue.log_ratio) for clue in clues)
 
 
 def strongest_indices(names: Sequence[bytes], ratios: NDArray[np.float64], limit: int) -> NDArray[np.intp]:
@@ -282,11 +261,6 @@ def _sort_ties_by_name(order: NDArray[np.intp], values: list[float], at: int, na
     """Sort by name, within ``order``, all votes that are equal to the one at position ``at``."""
     first, end = bisect_left(values, values[at]), bisect_right(values, values[at])
     order[first:end] = sorted(order[first:end].tolist(), key=names.__getitem__)
-
-
-def sort_by_strength(votes: Sequence[Vote]) -> list[Vote]:
-    """Return the votes other than 0, strongest first, equally strong ones by name."""
-    return sorted(filter(itemgetter(0), votes), key=lambda vote: (-abs(vote[0]), vote[1]))
 
 
 # The tokens that speak loudest for a class.

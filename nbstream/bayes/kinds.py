@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Sums, Totals
+    from nbstream.tokens.tokenizer import Tokens
 
 PLAIN = "ham"
 """The kind of all ham that is of no other kind."""
@@ -132,16 +133,16 @@ class KindClassifier:
         prefixes = [SUM_PREFIX + kind.encode() for kind in self.kinds[1:]]
         return (*tokens, *(prefix + end for prefix in prefixes for end in digests))
 
-    def score(self, tokens: Sequence[bytes], rows: NDArray[np.int64], totals: Totals) -> KindScores:
+    def score(self, tokens: Tokens, rows: NDArray[np.int64], totals: Totals) -> KindScores:
         """Return the probability of each kind.
 
-        ``rows`` are the counts of ``count_names(tokens)``, shape (names, classes).
+        ``rows`` are the counts of ``count_names(tokens.all)``, shape (names, classes).
 
         The score of a kind is the sum over the tokens that vote of ln P(token | kind), less the mean of that
         over the kinds; P(token | kind) is smoothed as in ``token_log_ratios``. Tokens that no kind has seen do
         not vote.
         """
-        messages, weights, counts = self._kind_counts(len(tokens), rows[:, HAM], totals)
+        messages, weights, counts = self._kind_counts(len(tokens.all), rows[:, HAM], totals)
         missing = {
             kind: math.ceil(MIN_MESSAGES - n)
             for kind, n in zip(self.kinds, messages, strict=True)
@@ -157,7 +158,7 @@ class KindClassifier:
         )
         log_shares = elementwise(math.log, shares)
         ratios = log_shares - log_shares.sum(axis=0) / len(ready)
-        strongest = _strongest(np.abs(ratios).max(axis=0), [tokens[i] for i in seen])
+        strongest = _strongest(np.abs(ratios).max(axis=0), tokens.all.at(seen))
         scores = [math.fsum(ratios[row, strongest].tolist()) / _TEMPERATURE for row in range(len(ready))]
         odds = [math.exp(score - max(scores)) for score in scores]
         total = math.fsum(odds)
@@ -191,7 +192,8 @@ def _strongest(strengths: NDArray[np.float64], tokens: Sequence[bytes]) -> list[
 
 
 def _clues(
-    tokens: Sequence[bytes], seen: Sequence[int], ratios: NDArray[np.float64], voting: Sequence[int]
+    tokens: Tokens, seen: Sequence[int], ratios: NDArray[np.float64], voting: Sequence[int]
 ) -> tuple[Clue, ...]:
-    votes = [Clue(tokens[seen[i]], float(ratios[i])) for i in voting]
+    words = tokens.shown.at([seen[i] for i in voting])
+    votes = [Clue(word, float(ratios[i])) for word, i in zip(words, voting, strict=True)]
     return tuple(sorted(votes, key=lambda clue: (-abs(clue.log_ratio), clue.token)))

@@ -32,7 +32,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.clues import TokenClues
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
 from nbstream.bayes.multinomial import SPAM
 from nbstream.bayes.score import GroupTokens
@@ -171,8 +170,6 @@ def _novelty(tokens: GroupTokens, mean_tokens: Sequence[float]) -> float:
 def _text_ratio(score: Score) -> float:
     """Return the sum of the log-ratios of the clues from words of body and subject."""
     clues = score.clues
-    if not isinstance(clues, TokenClues):
-        return math.fsum(clue.log_ratio for clue in clues if clue.token.startswith(TEXT_PREFIXES))
     names = clues.tokens.all.at(clues.token_indices.tolist())
     ratios = clues.ratios.tolist()
     return math.fsum([ratio for name, ratio in zip(names, ratios, strict=True) if name.startswith(TEXT_PREFIXES)])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.tokens.token_groups import NOVELTY_GROUPS
 
 if TYPE_CHECKING:
-    from nbstream.bayes.clues import Clue
+    from nbstream.bayes.clues import TokenClues
 
 
 class GroupTokens(NamedTuple):
@@ -31,7 +30,7 @@ class Score(NamedTuple):
     This is a named tuple because each check makes one, and a frozen dataclass is slower to create.
     """
 
-    log_odds: float = 0.0
-    clues: Sequence[Clue] = ()
+    log_odds: float
+    clues: TokenClues
     prior: float = 0.0
     group_tokens: GroupTokens = NO_GROUP_TOKENS

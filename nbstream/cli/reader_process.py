@@ -48,15 +48,11 @@ None stands for unlearning.
 
 
 class ReadMessage(NamedTuple):
-    """A message with its label and the name of its source, and where it is in an IMAP folder, if it is in one.
-
-    Where ``is_mail`` is false, it has no header of a mail: it may be a text, or a file that is no message at all.
-    """
+    """A message with its label and the name of its source, and where it is in an IMAP folder, if it is in one."""
 
     tokenized: TokenizedMessage
     label: str | None
     name: str
-    is_mail: bool
     position: FolderPosition | None
 
 
@@ -88,8 +84,8 @@ def read_chunks(
             continue
         taken = tokenizer.take_apart(message)
         packed = b"" if label is None else pack_tokens(taken.tokens.all)  # here the other core does that
-        tokenized = TokenizedMessage(taken.key, taken.tokens, taken.words, packed)
-        messages.append(ReadMessage(tokenized, label, source.name, taken.is_mail, source.position))
+        tokenized = taken._replace(packed_tokens=packed)
+        messages.append(ReadMessage(tokenized, label, source.name, source.position))
         if len(messages) == _MESSAGES_PER_CHUNK:
             yield MessageChunk(tuple(messages), tuple(errors), last=False)
             messages.clear()

@@ -27,7 +27,7 @@ from nbstream.correspondents.sent_mail import read_date, read_message_ids
 from nbstream.mail import header_fields
 from nbstream.mail.addresses import find_addresses
 from nbstream.policy.sender_lists import UNKNOWN_SENDER, read_header
-from nbstream.tokens.tokenizer import TakenApart, Tokenizer
+from nbstream.tokens.tokenizer import TokenizedMessage, Tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -284,11 +284,11 @@ class CorrespondentTokenizer(Tokenizer):
         super().__init__(tokenizer.options)
         self._tokenizer, self._facts, self._reader, self._clock = tokenizer, facts, reader, clock
 
-    def take_apart(self, message: Message) -> TakenApart:
+    def take_apart(self, message: Message) -> TokenizedMessage:
         """Return the key and the tokens of ``message``."""
         taken = self._tokenizer.take_apart(message)
         known = self._facts().tokens(message, self._reader, self._clock())
-        return TakenApart(taken.key, taken.is_mail, taken.tokens.with_more_head(known)) if known else taken
+        return taken._replace(tokens=taken.tokens.with_more_head(known)) if known else taken
 
     def tokenize(self, message: Message) -> Tokens:
         """Return the tokens of ``message``, in their groups."""

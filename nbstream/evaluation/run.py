@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Autolearner, Check, Filter, KeptMailLearner, Lesson
     from nbstream.policy.message_reader import MessageReader
     from nbstream.policy.verdict import Verdict
-    from nbstream.tokens.tokenizer import TakenApart, Tokens
+    from nbstream.tokens.tokenizer import Tokens
 
 
 _SOURCE = "evaluate"
@@ -156,9 +156,9 @@ class CachingTokenizer(Tokenizer):
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer.options)
         self._tokenizer = tokenizer
-        self._cache: WeakKeyDictionary[Message, TakenApart] = WeakKeyDictionary()
+        self._cache: WeakKeyDictionary[Message, TokenizedMessage] = WeakKeyDictionary()
 
-    def take_apart(self, message: Message) -> TakenApart:
+    def take_apart(self, message: Message) -> TokenizedMessage:
         """Return the key and the tokens of ``message``."""
         taken = self._cache.get(message)
         if taken is None:

@@ -6,9 +6,8 @@ unless a person insists.
 """
 
 from nbstream.filter.autolearner import Autolearner, AutolearnReconciler
-from nbstream.filter.filter import CheckDecider, Filter, LabelledMessage, LearnableMessage
+from nbstream.filter.filter import Filter, LabelledMessage, LearnableMessage
 from nbstream.filter.kept_mail import KeptMailLearner, KeptMailWalk
-from nbstream.filter.lesson_plan import TokenizedMessage
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
 from nbstream.filter.parts import (
     OWN_MODEL_UNAVAILABLE,
@@ -28,6 +27,7 @@ from nbstream.filter.results import (
 )
 from nbstream.filter.scorer import CheckQueue
 from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore, learned_by_class
+from nbstream.tokens.tokenizer import TokenizedMessage
 
 __all__ = [
     "OWN_MODEL_UNAVAILABLE",
@@ -35,7 +35,6 @@ __all__ = [
     "AutolearnReconciler",
     "Autolearner",
     "Check",
-    "CheckDecider",
     "CheckQueue",
     "CheckSeconds",
     "CompositeObserver",

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from nbstream.filter.sources import AutolearnLayer, LessonStore
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.settings import AutolearnSettings
-    from nbstream.tokens.tokenizer import Tokens
 
 _log = logging.getLogger(__name__)
 
@@ -84,12 +83,10 @@ class Autolearner(FilterObserver):
         self._settings = settings
         self._report_outcome = report_outcome
         self._max_lead = max_lead
-        self._queue: asyncio.Queue[tuple[Check, Tokens]] = asyncio.Queue(MAX_QUEUED)
+        self._queue: asyncio.Queue[Check] = asyncio.Queue(MAX_QUEUED)
         self._is_working = True
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         """Queue a checked message as a candidate if the model has learned enough and is sure of the message."""
         label = self._settings.label(check.probability)
         if label is None or check.state.is_learning or (check.listed and check.listed.decides):
@@ -98,14 +95,14 @@ class Autolearner(FilterObserver):
             self._report_outcome(label, "known")
             return
         try:
-            self._queue.put_nowait((check, tokens))
+            self._queue.put_nowait(check)
         except asyncio.QueueFull:
             self._report_outcome(label, "dropped")
 
     async def run(self) -> None:
         """Learn the candidates in their order, until cancelled."""
         while True:
-            await self._learn_candidate(*await self._queue.get())
+            await self._learn_candidate(await self._queue.get())
 
     async def learn_queued(self) -> int:
         """Learn the candidates that wait, and return how many were learned.
@@ -114,14 +111,14 @@ class Autolearner(FilterObserver):
         """
         learned = 0
         while not self._queue.empty():
-            learned += await self._learn_candidate(*self._queue.get_nowait()) == "learned"
+            learned += await self._learn_candidate(self._queue.get_nowait()) == "learned"
         return learned
 
-    async def _learn_candidate(self, check: Check, tokens: Tokens) -> str:
+    async def _learn_candidate(self, check: Check) -> str:
         label = self._settings.label(check.probability)
         assert label is not None
         try:
-            outcome = await self._learn(check, tokens, label)
+            outcome = await self._learn(check, label)
             if not self._is_working:
                 _log.info("what checks are sure of is learned again")
             self._is_working = True
@@ -133,7 +130,8 @@ class Autolearner(FilterObserver):
         self._report_outcome(label, outcome)
         return outcome
 
-    async def _learn(self, check: Check, tokens: Tokens, label: str) -> str:
+    async def _learn(self, check: Check, label: str) -> str:
+        tokens = check.tokens
         counts = await self._scorer.read_counts(tokens.all.names)
         check_by_people = self._scorer.check(check.id, tokens, counts)  # without the layer
         # Kept mail makes a model ready, too: what people alone taught is too little then to be sure by.

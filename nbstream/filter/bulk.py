@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter.lesson_batch import WantedLesson
-from nbstream.filter.lesson_plan import PlannedLesson, TokenizedMessage
+from nbstream.filter.lesson_plan import PlannedLesson
 from nbstream.filter.results import Lesson
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.cancellation import stop_if_cancelled
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from nbstream.filter.lesson_batch import BatchAnswer, LessonBatches, LessonPart, LessonsToPlan
     from nbstream.filter.sources import LessonStore
     from nbstream.policy.lesson_source import LessonSource
+    from nbstream.tokens.tokenizer import TokenizedMessage
 
 
 BATCH_SIZE = 256  # most of their tokens come in several of them; 512 are no faster
@@ -181,7 +182,7 @@ class BulkLearner:
         except StoreIncompatible as error:
             request.report_result(_with_message_key(message, error))
         else:
-            request.report_result(lesson.in_words(message.tokens, message.words))
+            request.report_result(lesson)
 
     async def _commit_part(self, part: LessonPart, request: BulkRequest, former: _Commit | None) -> None:
         """Write the planned lessons of a part, and report all of its lessons once ``former`` has reported its own.

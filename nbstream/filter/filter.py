@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,14 +17,14 @@ from nbstream.filter.bulk import BulkLearner, BulkRequest
 from nbstream.filter.group_commit import GroupCommit
 from nbstream.filter.known_counts import KnownCounts
 from nbstream.filter.lesson_batch import LessonBatches, WantedLesson
-from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner, TokenizedMessage
+from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
 from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import CheckSeconds, Contradiction, Lesson, LessonOutcome
 from nbstream.filter.scorer import decide_check
 from nbstream.policy.lesson_source import Insistence, LessonSource
 from nbstream.store.model.commit import Settled, commit_planned
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokenizer import TokenizedMessage, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.checked_messages import RecentMessages
-    from nbstream.tokens.tokenizer import TakenApart
 
 _THREAD_BYTES = 64 * 1024
 """Larger messages are tokenized in a thread: other work then waits for a switch of threads only."""
@@ -57,10 +56,6 @@ class LabelledMessage:
 
     message: LearnableMessage
     label: str | None
-
-
-CheckDecider: TypeAlias = "Callable[[Check, TakenApart], Awaitable[Check]]"
-"""Decides a check again, by the policy and the own models of the recipients of the message."""
 
 
 class Filter:
@@ -87,14 +82,16 @@ class Filter:
         """
         return Filter(self.parts, policy)
 
-    async def check(
-        self, message: Message, decide: CheckDecider | None = None, build_envelope: BuildEnvelope | None = None
-    ) -> Check:
-        """Score ``message`` and decide by the default policy; ``decide`` may then decide it in another way.
+    async def check(self, message: Message) -> Check:
+        """Score ``message`` by the default policy, and report the check. Raises what ``score`` raises."""
+        check, seconds = await self.score(message)
+        self.report(check, seconds)
+        return check
 
-        It gets the tokens as well, for ``check_tokens`` of the filters of other own models. The observer gets
-        the check by the tokens of the model, the caller that in words. The observer may call ``build_envelope``
-        later, when the check is decided. Raises ``StoreUnavailable`` while no counts are loaded.
+    async def score(self, message: Message) -> tuple[Check, CheckSeconds]:
+        """Return the check of ``message`` by the default policy, and how long its stages took.
+
+        It is reported once it is decided. Raises ``StoreUnavailable`` while no counts are loaded.
         """
         requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
@@ -104,15 +101,10 @@ class Filter:
         check = await self._scorer.check_now(taken.key, taken.tokens)
         if self.parts.canaries and self.parts.canaries.redeem(check.id):
             check = check.as_canary()
-        seconds = CheckSeconds(seconds.wait, seconds.tokenize, time.perf_counter() - started)
-        if decide:
-            check = await decide(check, taken)
-        if not check.is_canary:
-            self.parts.observer.checked(check, taken.tokens, seconds, build_envelope)
-        return check.in_words(taken.tokens, taken.words)
+        return check, CheckSeconds(seconds.wait, seconds.tokenize, time.perf_counter() - started)
 
-    async def check_tokens(self, message_key: str, tokens: Tokens) -> Check:
-        """Score a message that was taken apart before, by the default policy, and report nothing.
+    async def score_tokens(self, message_key: str, tokens: Tokens) -> Check:
+        """Return the check of a message that was tokenized before, by the default policy.
 
         It waits for its turn like any other check: one message may have very many of them. Raises
         ``StoreUnavailable`` while no counts are loaded.
@@ -120,6 +112,14 @@ class Filter:
         if self.parts.check_queue:
             await self.parts.check_queue.wait_for_turn()
         return await self._scorer.check_now(message_key, tokens)
+
+    def report(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None = None) -> None:
+        """Report the check of a message, as it is decided, to the observer; that of a canary is not reported.
+
+        The observer gets the names of the tokens alone, and may call ``build_envelope`` later.
+        """
+        if not check.is_canary:
+            self.parts.observer.checked(check.without_words(), seconds, build_envelope)
 
     async def learn(
         self,
@@ -236,7 +236,7 @@ class Filter:
             self.report_failed_feedback(label, lesson_source.source, error)
             raise
         self.parts.observer.feedback_taken(lesson, lesson_source.source)
-        return lesson.in_words(tokenized.tokens, tokenized.words)
+        return lesson
 
     def _joins_group(self, wanted: WantedLesson) -> bool:
         """Whether a lesson may be planned without its ledger entry; those of own models are too few to wait."""
@@ -362,17 +362,17 @@ class Filter:
             return message
         if isinstance(message, CheckedMessage):
             return TokenizedMessage(message.key, message.tokens)
-        taken, _ = await self._take_apart(message, time.perf_counter())
-        return TokenizedMessage(taken.key, taken.tokens, taken.words)
+        tokenized, _ = await self._take_apart(message, time.perf_counter())
+        return tokenized
 
-    async def _take_apart(self, message: Message, requested: float) -> tuple[TakenApart, CheckSeconds]:
+    async def _take_apart(self, message: Message, requested: float) -> tuple[TokenizedMessage, CheckSeconds]:
         """Return the key, the tokens and the seconds of each stage; the message waited since ``requested``."""
         if len(message.raw) > _THREAD_BYTES:
             async with self.parts.large_messages:
                 return await asyncio.to_thread(self._take_apart_now, message, requested)
         return self._take_apart_now(message, requested)
 
-    def _take_apart_now(self, message: Message, requested: float) -> tuple[TakenApart, CheckSeconds]:
+    def _take_apart_now(self, message: Message, requested: float) -> tuple[TokenizedMessage, CheckSeconds]:
         started = time.perf_counter()
         taken = self.parts.tokenizer.take_apart(message)
         return taken, CheckSeconds(started - requested, time.perf_counter() - started)

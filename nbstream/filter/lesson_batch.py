@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.bayes.counts import ChangePosition
 from nbstream.bayes.kinds import kind_of, label_of
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible, StoreUnavailable
-from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson, TokenizedMessage
+from nbstream.filter.lesson_plan import CountedCheck, PlannedLesson
 from nbstream.filter.message_counts import count_names
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.store.model.commit import acknowledged_change
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.sources import LessonStore
     from nbstream.policy.lesson_source import LessonSource
+    from nbstream.tokens.tokenizer import TokenizedMessage
 
 Entries: TypeAlias = "Sequence[LedgerEntry | StoreIncompatible | None]"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nbstream.bayes.kinds import kind_of, kind_sums, label_of
 from nbstream.bayes.lesson_weight import insisted_weights
@@ -21,19 +21,7 @@ if TYPE_CHECKING:
     from nbstream.filter.results import Check, Contradiction
     from nbstream.filter.scorer import Scorer
     from nbstream.policy.lesson_source import LessonSource
-    from nbstream.tokens.tokenizer import Tokens
-
-
-class TokenizedMessage(NamedTuple):
-    """A message to teach: its key and its tokens, and the words that its tokens hide, where these are known.
-
-    ``packed_tokens`` are those of ``LedgerEntry``.
-    """
-
-    key: str
-    tokens: Tokens
-    words: Tokens | None = None
-    packed_tokens: bytes = b""
+    from nbstream.tokens.tokenizer import TokenizedMessage
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, CheckSeconds, Lesson
     from nbstream.metrics import MetricsRegistry
     from nbstream.policy.envelope import BuildEnvelope
-    from nbstream.tokens.tokenizer import Tokens
 
 
 _STAGE_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
@@ -94,9 +93,7 @@ class FilterMetrics(FilterObserver):
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._stage_seconds = cache(self._check_seconds.labels)
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         """Count one checked message, and how long each stage of its check took."""
         self._waiting.append((seconds, check.probability))
         if len(self._waiting) >= self._counts_at_once:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.store.canaries import Canaries
     from nbstream.store.recent.checked_messages import BuildExplanation, RecentMessages
-    from nbstream.tokens.tokenizer import Tokenizer, Tokens
+    from nbstream.tokens.tokenizer import Tokenizer
 
 
 OWN_MODEL_UNAVAILABLE = "?"
@@ -31,10 +31,8 @@ OWN_MODEL_UNAVAILABLE = "?"
 class FilterObserver:
     """Receives what the filter reports while it works; each observer overrides what it wants to know."""
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
-        """Note that one message with these tokens was checked.
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
+        """Note that one message was checked.
 
         ``build_envelope`` builds what is known of its envelope, None where nobody knows anything; it takes time
         that a check does not have, so an observer calls it later.
@@ -56,12 +54,10 @@ class CompositeObserver(FilterObserver):
     def __init__(self, *observers: FilterObserver) -> None:
         self._observers = observers
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         """Pass the report on."""
         for observer in self._observers:
-            observer.checked(check, tokens, seconds, build_envelope)
+            observer.checked(check, seconds, build_envelope)
 
     def feedback_taken(self, lesson: Lesson, source: str) -> None:
         """Pass the report on."""
@@ -85,14 +81,12 @@ class RememberingObserver(FilterObserver):
     def __init__(self, remember: Callable[[CheckedMessage, BuildExplanation, BuildEnvelope | None], None]) -> None:
         self._remember = remember
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         """Remember the message that was checked."""
         is_listed = check.listed is not None and check.listed.decides
         checked = CheckedMessage(
             check.id,
-            tokens,
+            check.tokens,
             check.probability,
             str(check.verdict),
             check.policy,

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from nbstream.bayes.clues import TokenClues, clues_named_by
+from nbstream.bayes.clues import PackedClues, TokenClues
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.score import NO_GROUP_TOKENS, GroupTokens
-from nbstream.policy.explanation import Explanation, ScoreCounts
+from nbstream.policy.explanation import CountedTokenClues, Explanation
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.sender_lists import REASON_FOR_OTHERS, ListOwner
 from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label, is_discounted
+from nbstream.tokens.tokenizer import Tokens
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from nbstream.policy.sender_lists import ListDecision
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import ModelState
-    from nbstream.tokens.tokenizer import Tokens
 
 CANARY_REASON = "canary of nbstream doctor"
+_NO_CLUES = PackedClues(b"", 0, 1, 4)
 
 
 class LessonOutcome(StrEnum):
@@ -51,8 +52,8 @@ class Check:
     """The result of one check.
 
     ``score`` is the log-odds in nats before calibration, ``probability`` is P(spam) after it. ``prior`` and the
-    clues sum to the score, and ``evidence`` has the counts behind them. ``thresholds`` are those that decided, and
-    ``policy`` is the name of the treatment that they belong to. ``is_canary``: the message is one of
+    clues sum to the score; most of them are among the ``tokens`` of the message. ``thresholds`` are those that
+    decided, and ``policy`` is the name of the treatment that they belong to. ``is_canary``: the message is one of
     ``nbstream doctor``, see ``as_canary``. ``kinds`` is None where no kinds are configured, and in the checks of
     lessons. ``listed`` is what a sender list says of the message, and ``own`` whether an own model had a say.
     ``full_probability`` is P(spam) without the ``discount`` for mail unlike learned spam, which is None where
@@ -68,7 +69,6 @@ class Check:
     clues: Sequence[Clue]
     thresholds: Thresholds = field(default_factory=Thresholds)
     prior: float = 0.0
-    evidence: ScoreCounts = field(default=ScoreCounts(), repr=False, compare=False)  # an array has no truth value
     policy: str = DEFAULT_RULE_NAME
     is_canary: bool = False
     kinds: KindScores | None = None
@@ -77,6 +77,7 @@ class Check:
     full_probability: float = 0.0
     discount: Discount | None = None
     group_tokens: GroupTokens = NO_GROUP_TOKENS
+    tokens: Tokens = field(default=Tokens((), ()), repr=False, compare=False)
 
     @property
     def is_discounted(self) -> bool:
@@ -119,26 +120,21 @@ class Check:
         """Return whether this check contradicts ``label``; see ``contradicts_label``."""
         return contradicts_label(label, self.probability, self.thresholds, self.state)
 
-    def in_words(self, tokens: Tokens, words: Tokens | None) -> Check:
-        """Return the check with ``words`` in the places of ``tokens``, which are keyed hashes of them.
+    def without_clues(self) -> Check:
+        """Return the check for users of several own models: what one has taught is no business of the others."""
+        return replace(self, clues=TokenClues(self.tokens, _NO_CLUES))
 
-        It is for whoever has the message at hand; nothing stores it. Without words it is the check itself.
-        """
-        if words is None:
+    def without_words(self) -> Check:
+        """Return the check for what remembers it: where tokens are keyed hashes, the clues are named by these."""
+        if self.tokens.words is None:
             return self
-        kinds, names = self.kinds, dict[bytes, bytes]()
-        if kinds or not isinstance(self.clues, TokenClues):
-            names = dict(zip(tokens.all, words.all, strict=True))
-        if kinds:
-            clues_by_kind = {kind: clues_named_by(clues, names) for kind, clues in kinds.clues.items()}
-            kinds = replace(kinds, clues=clues_by_kind)
-        if isinstance(self.clues, TokenClues):
-            return replace(self, clues=self.clues.named_by(words), kinds=kinds)
-        clues = clues_named_by(self.clues, names)
-        return replace(self, clues=clues, evidence=self.evidence.named_by(names), kinds=kinds)
+        tokens = self.tokens.without_words()
+        assert isinstance(self.clues, TokenClues)
+        return replace(self, clues=self.clues.of(tokens), tokens=tokens)
 
     def explain(self, at: float) -> Explanation:
         """Return the explanation of a check that was made ``at`` this time, in seconds since the epoch."""
+        assert isinstance(self.clues, TokenClues)
         return Explanation(
             at=at,
             verdict=str(self.verdict),
@@ -148,7 +144,7 @@ class Check:
             prior=self.prior,
             thresholds=self.thresholds,
             state=self.state,
-            clues=self.evidence.count_clues(self.clues),
+            clues=CountedTokenClues(self.clues),
             discount=self.discount,
             full_probability=self.full_probability if self.discount else 0.0,
         )
@@ -209,12 +205,6 @@ class Lesson:
     def class_name(self) -> str | None:
         """The name of the class that was learned or taken back: the kind, or else the label."""
         return self.kind or self.label
-
-    def in_words(self, tokens: Tokens, words: Tokens | None) -> Lesson:
-        """Return the lesson whose checks are in words; see ``Check.in_words``."""
-        if words is None:
-            return self
-        return replace(self, before=self.before.in_words(tokens, words), after=self.after.in_words(tokens, words))
 
     def with_withdrawn_label(self, label: str) -> Lesson:
         """Return the lesson for a message of which an autolearned ``label`` was taken back as well.

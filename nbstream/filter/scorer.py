@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nbstream.bayes.calibration import blend_sums
-from nbstream.bayes.clues import Clue, sort_by_strength
+from nbstream.bayes.clues import Clue, TokenClues
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.kinds import KindClassifier, KindScores
 from nbstream.bayes.lesson_weight import lesson_weight
@@ -41,7 +41,6 @@ from nbstream.policy.autolearn import (
     limit_probability,
     model_state,
 )
-from nbstream.policy.explanation import ScoreCounts
 from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.verdict import ModelState, decide_verdict
 from nbstream.tokens.tokenizer import Tokens
@@ -60,9 +59,6 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.token_list import TokenList
-
-
-_NO_COUNTS = ScoreCounts()  # the clues have theirs
 
 
 class _Likelihood(NamedTuple):
@@ -159,9 +155,8 @@ class Scorer:
 
     async def _score_kinds(self, kinds: KindClassifier, tokens: Tokens) -> KindScores:
         """Return how probable each kind is, by what people taught alone."""
-        names = tokens.all.names
-        rows, totals = await self._common.look_up(kinds.count_names(names))
-        return kinds.score(names, rows, totals)
+        rows, totals = await self._common.look_up(kinds.count_names(tokens.all.names))
+        return kinds.score(tokens, rows, totals)
 
     async def _check_now(self, message_key: str, tokens: Tokens) -> Check:
         # Most checks have no own models: nothing is called for them then.
@@ -180,9 +175,7 @@ class Scorer:
                     )
                     state = self._model_state(people)
                     use = self._use_of(own)
-                    return self._decide(
-                        message_key, scored.score, _NO_COUNTS, likelihood, state, prequential_scores, use
-                    )
+                    return self._decide(message_key, scored.score, likelihood, state, prequential_scores, use)
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
 
     async def _taught_levels(self) -> list[CountSource]:
@@ -244,9 +237,8 @@ class Scorer:
             of_both = self._likelihood(score, probability_of(log_odds), sums, people)
             limited = limit_probability(likelihood.probability, of_both.probability, spam)
             likelihood = of_both._replace(probability=limited)
-        evidence = ScoreCounts.of_clues(score.clues, tokens.all, token_counts.rows)
         use = self._use_of(counts.own)
-        return self._decide(message_key, score, evidence, likelihood, state, common.prequential_scores, use)
+        return self._decide(message_key, score, likelihood, state, common.prequential_scores, use)
 
     def _likelihood(
         self, score: Score, probability: float, sums: NDArray[np.int64], totals: Totals
@@ -269,11 +261,10 @@ class Scorer:
         counts = await self.read_counts(tokens.all.names)
         return self.check(message_key, tokens, counts_after_lesson(counts, entry, None))
 
-    def _decide(  # noqa: PLR0913, PLR0917 - the parts of a check
+    def _decide(
         self,
         message_key: str,
         score: Score,
-        evidence: ScoreCounts,
         likelihood: _Likelihood,
         state: ModelState,
         prequential_scores: PrequentialScores,
@@ -292,11 +283,11 @@ class Scorer:
             clues=score.clues,
             thresholds=thresholds,
             prior=score.prior,
-            evidence=evidence,
             own=own,
             full_probability=likelihood.full,
             discount=likelihood.discount,
             group_tokens=score.group_tokens,
+            tokens=score.clues.tokens,
         )
 
     def decide_again(self, check: Check, totals: Totals, prequential_scores: PrequentialScores) -> Check:
@@ -377,11 +368,10 @@ def _counts_of_both(people: TokenCounts, layer: AutolearnedCounts, messages: tup
 
 def _limited_score(score: Score, log_odds: float) -> Score:
     """Return the score with ``log_odds``, and a clue for what is taken back."""
-    votes = [(ratio, name) for name, ratio in score.clues]
-    votes.append((log_odds - score.log_odds, LIMIT_CLUE))
-    limited_log_odds = math.fsum([score.prior, *(ratio for ratio, _ in votes)])
-    clues = tuple(Clue(name, ratio) for ratio, name in sort_by_strength(votes))
-    return score._replace(log_odds=limited_log_odds, clues=clues)
+    clues, limit = score.clues, Clue(LIMIT_CLUE, log_odds - score.log_odds)
+    limited_log_odds = math.fsum([score.prior, *clues.ratios.tolist(), limit.log_ratio])
+    limited_clues = TokenClues(clues.tokens, clues.packed, clues.own_rows, (limit,))
+    return score._replace(log_odds=limited_log_odds, clues=limited_clues)
 
 
 def decide_check(check: Check, thresholds: Thresholds) -> Check:

@@ -8,23 +8,17 @@ score was computed from.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from nbstream.bayes.clues import LazySequence, PackedClues, TokenClues
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.clues import LazySequence
 from nbstream.bayes.multinomial import HAM, SPAM
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from nbstream.bayes.clues import Clue
+    from nbstream.bayes.clues import TokenClues
     from nbstream.bayes.novelty import Discount
     from nbstream.policy.verdict import ModelState, Thresholds
-    from nbstream.tokens.tokenizer import Tokens
 
 
 class CountedClue(NamedTuple):
@@ -42,29 +36,25 @@ class CountedClue(NamedTuple):
 
 
 class CountedTokenClues(LazySequence[CountedClue]):
-    """Clues that are ``tokens`` of the message, with the numbers that are ``packed``.
+    """The clues of a check with the counts that its score was computed from."""
 
-    ``own_rows`` is as in ``TokenClues``.
-    """
+    __slots__ = ("clues",)
 
-    __slots__ = ("own_rows", "packed", "tokens")
-
-    def __init__(self, tokens: Tokens, packed: PackedClues, own_rows: tuple[NDArray[np.int64], ...] = ()) -> None:
+    def __init__(self, clues: TokenClues) -> None:
         super().__init__()
-        self.tokens = tokens
-        self.packed = packed
-        self.own_rows = own_rows
+        self.clues = clues
 
     def __len__(self) -> int:
-        return self.packed.length
+        return len(self.clues)
 
     def _compute_items(self) -> tuple[CountedClue, ...]:
-        clues = TokenClues.from_packed(self.tokens, self.packed, self.own_rows)
-        order = clues.strength_order()
-        rows, levels = self.packed.counts[order].tolist(), clues.own_levels or bytes(len(clues))
+        clues = self.clues
+        order, others = clues.strength_order(), len(clues.others)
+        rows = [*clues.packed.counts.tolist(), *[(None, None)] * others]
+        levels = (clues.own_levels or bytes(clues.packed.length)) + bytes(others)
         return tuple(
-            CountedClue(*clue, row[HAM], row[SPAM], levels[i])
-            for clue, row, i in zip(clues, rows, order, strict=True)
+            CountedClue(*clue, rows[i][HAM], rows[i][SPAM], levels[i])
+            for clue, i in zip(clues, order, strict=True)
         )
 
 
@@ -95,53 +85,3 @@ class Explanation:
         """
         ratios = [clue.log_ratio for clue in self.clues]
         return [math.fsum([self.prior, *ratios[: end + 1]]) for end in range(len(ratios))]
-
-
-_NO_ROWS = np.empty((0, len(CLASSES)), np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreCounts:
-    """The counts behind the clues of a score, in ``rows``, shape (n, classes).
-
-    Where the clues are tokens of the message, ``names`` is empty and each clue has a row, in the order of
-    ``TokenClues.token_indices``; there are no rows where the clues have their counts packed. Else the rows are
-    those of ``names``, the tokens of the message.
-    """
-
-    names: tuple[bytes, ...] = ()
-    rows: NDArray[np.int64] = field(default_factory=lambda: _NO_ROWS)
-
-    @classmethod
-    def of_clues(cls, clues: Sequence[Clue], names: Sequence[bytes], rows: NDArray[np.int64]) -> ScoreCounts:
-        """Return the counts behind ``clues``: of tokens their rows alone, since many wait in memory to be written.
-
-        ``names`` begin with the tokens of the message; ``rows`` has the shape (names, classes).
-        """
-        if not isinstance(clues, TokenClues):
-            return cls(tuple(names), rows)
-        return cls() if clues.packed else cls((), rows[clues.token_indices])
-
-    def named_by(self, names: Mapping[bytes, bytes]) -> ScoreCounts:
-        """Return the same counts by the ``names`` of the tokens, where they have one."""
-        return ScoreCounts(tuple(names.get(name, name) for name in self.names), self.rows)
-
-    def count_clues(self, clues: Sequence[Clue]) -> Sequence[CountedClue]:
-        """Return the clues, which are those that these counts belong to, with their counts."""
-        if isinstance(clues, TokenClues):
-            return CountedTokenClues(clues.tokens, self._packed(clues), clues.own_rows)
-        votes = {clue.token for clue in clues}
-        indices = {name: i for i, name in enumerate(self.names) if name in votes}
-        rows = self.rows[list(indices.values())].tolist() if indices else []
-        counts = dict(zip(indices, rows, strict=True))
-        return tuple(_count_clue(clue, counts) for clue in clues)
-
-    def _packed(self, clues: TokenClues) -> PackedClues:
-        if clues.packed:
-            return clues.packed
-        return PackedClues.pack(clues.token_indices, self.rows, clues.ratios, len(clues.tokens.all))
-
-
-def _count_clue(clue: Clue, counts: Mapping[bytes, Sequence[int]]) -> CountedClue:
-    row = counts.get(clue.token, (None, None))
-    return CountedClue(clue.token, clue.log_ratio, row[HAM], row[SPAM])

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -19,14 +20,7 @@ from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
 from nbstream.mail import header_fields
 from nbstream.mail.lines import split_at_line_ends
 from nbstream.policy.actions import Action, ActionKind
-from nbstream.policy.envelope import (
-    MAX_ADDRESS_LENGTH,
-    MAX_RECIPIENTS,
-    Addresses,
-    RememberedEnvelope,
-    head_of,
-    make_envelope,
-)
+from nbstream.policy.envelope import Addresses, head_of, make_envelope
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, RecipientCase, group_recipients
 from nbstream.policy.sender_lists import NO_LOOKUP
 from nbstream.threads import in_thread_if_large
@@ -35,14 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from nbstream.delivery.next_hop import SmtpPath
-    from nbstream.filter import Check, Filter
+    from nbstream.filter import Check, CheckSeconds, Filter
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
     from nbstream.policy.recipient_rules import Decision, RecipientGroup
     from nbstream.policy.sender_lists import MessageSender, SenderLookup
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
-    from nbstream.tokens.tokenizer import TakenApart
 
 _log = logging.getLogger(__name__)
 
@@ -175,33 +168,20 @@ class MessageDecisions:
         listener: str,
         impossible: Collection[ActionKind],
     ) -> list[DecidedRecipients]:
-        groups: list[RecipientGroup[SmtpPath]] = []
-        checks: dict[str, Check] = {}
-        taken_apart: list[TakenApart] = []
-        # What the envelope needs is kept until it is built, so it is bounded here; anything else can wait.
-        address, count, head = (sender.address or "")[:MAX_ADDRESS_LENGTH], len(recipients), head_of(message)
-        kept = [recipient.address[:MAX_ADDRESS_LENGTH] for recipient in recipients[:MAX_RECIPIENTS]]
-
-        async def decide(check: Check, taken: TakenApart) -> Check:
-            taken_apart.append(taken)
-            checks[filters[0].own_model] = check
-            for other in {other.own_model: other for other in filters}.values():
-                if other.own_model not in checks:
-                    own_check = check if check.is_canary else await other.check_tokens(taken.key, taken.tokens)
-                    checks[other.own_model] = own_check
-            lists = self._runtime.sender_lists
-            lookup = NO_LOOKUP if check.is_canary else lists.look_up(message, sender)
-            groups.extend(await self._recipient_groups(checks, recipients, filters, lookup))
-            return _check_of(groups[0].decision, checks)
-
-        def build_envelope() -> RememberedEnvelope:
-            actions = _kinds(self._taken_action(group.decision.action, impossible) for group in groups)
-            addresses = Addresses(address, tuple(kept), count)
-            return make_envelope(listener, addresses, head, actions or "")
-
         try:
             filters = await self._runtime.filters_for([recipient.address for recipient in recipients])
-            await filters[0].check(message, decide, build_envelope)
+            checks, seconds = await score_by_models(message, filters)
+            check = checks[filters[0].own_model]
+            lookup = NO_LOOKUP if check.is_canary else self._runtime.sender_lists.look_up(message, sender)
+            groups = await self._recipient_groups(checks, recipients, filters, lookup)
+            decided = [self._decided_group(checks, group, impossible) for group in groups]
+            addresses = Addresses.of(sender.address or "", [recipient.address for recipient in recipients])
+            actions = _kinds(group.action for group in decided) or ""
+            filters[0].report(
+                _check_of(groups[0].decision, checks),
+                seconds,
+                partial(make_envelope, listener, addresses, head_of(message), actions),
+            )
         except Exception as error:
             is_fault = not isinstance(error, NbstreamError)
             self._observer.filter_failed("error" if is_fault else "store")
@@ -210,9 +190,7 @@ class MessageDecisions:
                 raise CheckFailed("check failed") from error
             unmarked = self._runtime.header_policy.removal_edits
             return [DecidedRecipients(Action(ActionKind.PASS), tuple(recipients), unmarked)]
-        (taken,) = taken_apart
-        checks_in_words = {model: check.in_words(taken.tokens, taken.words) for model, check in checks.items()}
-        return [self._decided_group(checks_in_words, group, impossible) for group in groups]
+        return decided
 
     async def _recipient_groups(
         self,
@@ -252,8 +230,8 @@ class MessageDecisions:
         self, checks: Mapping[str, Check], group: RecipientGroup[SmtpPath], impossible: Collection[ActionKind]
     ) -> DecidedRecipients:
         group_check = _check_of(group.decision, checks)
-        if group.has_other_models:  # what one user has taught is no business of the others
-            group_check = replace(group_check, clues=())
+        if group.has_other_models:
+            group_check = group_check.without_clues()
         if group.has_other_lists:
             group_check = group_check.for_others()
         treatment = group.decision.treatment.name if group.has_other_treatments else ""
@@ -276,6 +254,20 @@ class MessageDecisions:
         """Return what is done where ``action`` was decided: a message passes in a trial, too."""
         passes = self._runtime.header_policy.observes or action.kind in impossible
         return Action(ActionKind.PASS) if passes else action
+
+
+async def score_by_models(message: Message, filters: Sequence[Filter]) -> tuple[Mapping[str, Check], CheckSeconds]:
+    """Return the check of the message by each own model of the ``filters`` of its recipients.
+
+    It is tokenized once, by the first filter, whose seconds these are. Raises ``StoreUnavailable``.
+    """
+    check, seconds = await filters[0].score(message)
+    checks = {filters[0].own_model: check}
+    for other in {other.own_model: other for other in filters}.values():
+        if other.own_model not in checks:
+            own_check = check if check.is_canary else await other.score_tokens(check.id, check.tokens)
+            checks[other.own_model] = own_check
+    return checks, seconds
 
 
 def _refuse_loop(content: bytes) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from nbstream.policy.recipient_rules import RecipientCase
 from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, MessageSender
 from nbstream.policy.verdict import Verdict
 from nbstream.server.connections import Connections
+from nbstream.server.decisions import score_by_models
 from nbstream.server.log_lines import log_lesson, log_message
 from nbstream.server.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.threads import in_thread_if_large
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.peers import Peer, Teachers
     from nbstream.server.runtime import Runtime
-    from nbstream.tokens.tokenizer import TakenApart
 
 _log = logging.getLogger(__name__)
 
@@ -155,28 +154,21 @@ class MessageHandler:
         own policy and the lists of the site decide. Raises ``StoreUnavailable`` while no counts are loaded.
         """
         filters = await self.runtime.filters_for(recipients) if recipients else [self.runtime.spam_filter]
-
-        async def decide(check: Check, taken: TakenApart) -> Check:
-            lookup = self.runtime.sender_lists.look_up(message, sender)
-            if not recipients:
-                return await self._decide({filters[0].own_model: check}, {self._default_case(lookup)})
-            checks = {filters[0].own_model: check}
-            for other in {other.own_model: other for other in filters[1:]}.values():
-                if other.own_model not in checks:
-                    own_check = check if check.is_canary else await other.check_tokens(taken.key, taken.tokens)
-                    checks[other.own_model] = own_check
+        checks, seconds = await score_by_models(message, filters)
+        lookup = self.runtime.sender_lists.look_up(message, sender)
+        if recipients:
             cases = self._cases(recipients, lookup, filters)
-            decided = await self._decide(checks, cases)
-            if len({case.listed for case in cases}) > 1:
-                decided = decided.for_others()
-            # What one user has taught is no business of the others.
-            return decided if len(checks) == 1 else replace(decided, clues=())
-
+        else:
+            cases = {RecipientCase(self.runtime.rules.default, lookup.decide_for(None))}
+        check = await self._decide(checks, cases)
+        if len({case.listed for case in cases}) > 1:
+            check = check.for_others()
+        if len(checks) > 1:
+            check = check.without_clues()
         addresses = Addresses.of(sender.address, recipients)
-        build_envelope = partial(make_envelope, self._listener_name, addresses, head_of(message))
-        checked = await filters[0].check(message, decide, build_envelope)
-        self.runtime.note_if_sent(message, sender, recipients, checked)
-        return checked
+        filters[0].report(check, seconds, partial(make_envelope, self._listener_name, addresses, head_of(message)))
+        self.runtime.note_if_sent(message, sender, recipients, check)
+        return check
 
     async def decide(self, check: Check, recipients: Sequence[str]) -> Check:
         """Return a check of the filter's own policy as the rules of the recipients decide it; see ``try_check``.
@@ -195,9 +187,6 @@ class MessageHandler:
             RecipientCase(treatment_of(address), lookup.decide_for(address), own.own_model)
             for address, own in zip(recipients, filters, strict=True)
         }
-
-    def _default_case(self, lookup: SenderLookup) -> RecipientCase:
-        return RecipientCase(self.runtime.rules.default, lookup.decide_for(None))
 
     async def _decide(self, checks: Mapping[str, Check], cases: Collection[RecipientCase]) -> Check:
         """Return the mildest decision of these cases, at least one; ``checks`` are by own model."""

@@ -21,7 +21,7 @@ from nbstream.tokens.authentication import authentication_tokens
 from nbstream.tokens.header_tokens import field_tokens, relation_tokens
 from nbstream.tokens.structure import bare_text_tokens, file_name_tokens
 from nbstream.tokens.token_list import encode_tokens
-from nbstream.tokens.tokenizer import TakenApart, Tokenizer, TokenizerOptions, Tokens, lower_case
+from nbstream.tokens.tokenizer import TokenizedMessage, Tokenizer, TokenizerOptions, Tokens, lower_case
 from nbstream.tokens.unicode import only_known
 from nbstream.tokens.urls import link_tokens
 from nbstream.tokens.words import WordAllowance, fold_stretches
@@ -181,7 +181,7 @@ class NativeTokenizer(Tokenizer):
         self._ask = _Ask(self._answer)
         self._output = _Output()
 
-    def take_apart(self, message: Message) -> TakenApart:
+    def take_apart(self, message: Message) -> TokenizedMessage:
         """Return the key and the tokens of ``message``."""
         limits, options = message.limits, self.options
         native_options = _OPTIONS.pack(
@@ -202,11 +202,7 @@ class NativeTokenizer(Tokenizer):
         flags, head, body, raw_header, key = _HEAD.unpack_from(output.buffer)
         joined = bytes(memoryview(output.buffer)[_HEAD.size : needed])
         tokens = Tokens.from_joined(joined, (head, body, raw_header))
-        return TakenApart(
-            key.decode("ascii"),
-            bool(flags & _IS_MAIL),
-            tokens,
-        )
+        return TokenizedMessage(key.decode("ascii"), tokens, bool(flags & _IS_MAIL))
 
     def tokenize(self, message: Message) -> Tokens:
         """Return the tokens of ``message``, in their groups."""

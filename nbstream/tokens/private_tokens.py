@@ -28,7 +28,7 @@ from nbstream.tokens.token_groups import (
     TEXT_PREFIXES,
     novelty_group,
 )
-from nbstream.tokens.tokenizer import BODY_PREFIXES, TakenApart, Tokenizer, Tokens
+from nbstream.tokens.tokenizer import BODY_PREFIXES, TokenizedMessage, Tokenizer, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -97,14 +97,14 @@ class TokenHasher:
             )
 
     def hash_tokens(self, tokens: Tokens) -> Tokens:
-        """Return the names of ``tokens``, in the same groups and in the same order."""
+        """Return the names of ``tokens``, in the same groups and in the same order, with these as their words."""
         if not self._hash_natively:
-            return Tokens.from_joined(b"\n".join(self._names(tokens.all.names)), tokens.sizes)
+            return Tokens.from_joined(b"\n".join(self._names(tokens.all.names)), tokens.sizes, tokens.all)
         joined = tokens.all.joined
         buffer = self._output.room(len(tokens.all) * (_MAX_NAME_BYTES + 1))
         written = self._hash_natively(self._hash_key, joined, len(joined), buffer, len(buffer))
         assert written >= 0
-        return Tokens.from_joined(ctypes.string_at(buffer, written), tokens.sizes)
+        return Tokens.from_joined(ctypes.string_at(buffer, written), tokens.sizes, tokens.all)
 
     def _names(self, tokens: Sequence[bytes]) -> Sequence[bytes]:
         encoded = binascii.b2a_base64(_digests(self._hash_key, tokens), newline=False).translate(_TO_BASE64URL)
@@ -201,10 +201,10 @@ class PrivateTokenizer(Tokenizer):
         self._tokenizer = tokenizer
         self._hasher = hasher
 
-    def take_apart(self, message: Message) -> TakenApart:
-        """Return the key, the hashed tokens and the words of ``message``."""
+    def take_apart(self, message: Message) -> TokenizedMessage:
+        """Return the key and the hashed tokens of ``message``, which have their words."""
         taken = self._tokenizer.take_apart(message)
-        return TakenApart(taken.key, taken.is_mail, self._hasher.hash_tokens(taken.tokens), taken.tokens)
+        return taken._replace(tokens=self._hasher.hash_tokens(taken.tokens))
 
     def tokenize(self, message: Message) -> Tokens:
         """Return the hashed tokens of ``message``, in their groups."""

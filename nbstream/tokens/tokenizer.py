@@ -10,8 +10,8 @@ For tokens that were tried and not kept see docs/experiments.md, "Tokens".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.mail.charsets import decode_text
 from nbstream.tokens import html, urls
@@ -56,11 +56,13 @@ class Tokens:
     """The distinct tokens of a message, in the three groups from which clues are chosen.
 
     ``all`` has the tokens of ``head``, ``body`` and ``raw_header``, in this order, and ``sizes`` says how many
-    tokens each of these groups has.
+    tokens each of these groups has. Where they are keyed hashes, ``words`` are the tokens that they were made of,
+    as long as the message is at hand; see ``private_tokens``.
     """
 
     all: TokenList
     sizes: tuple[int, int, int]
+    words: TokenList | None = field(compare=False)
 
     def __init__(
         self,
@@ -76,24 +78,27 @@ class Tokens:
         self,
         tokens: TokenList,
         sizes: tuple[int, int, int],
+        words: TokenList | None = None,
     ) -> None:
         # One by one: a loop over the fields takes four times as long, and each check makes such an object.
         object.__setattr__(self, "all", tokens)
         object.__setattr__(self, "sizes", sizes)
+        object.__setattr__(self, "words", words)
 
     @classmethod
     def from_joined(
         cls,
         joined: bytes,
         sizes: tuple[int, int, int],
+        words: TokenList | None = None,
     ) -> Tokens:
         """Return the tokens whose ``all.joined`` is ``joined``, in groups of these ``sizes``."""
         tokens = cls.__new__(cls)
-        tokens._set_fields(TokenList.from_joined(joined, sum(sizes)), sizes)
+        tokens._set_fields(TokenList.from_joined(joined, sum(sizes)), sizes, words)
         return tokens
 
-    def __reduce__(self) -> tuple[Callable[[bytes, tuple[int, int, int]], Tokens], tuple[object, ...]]:
-        return Tokens.from_joined, (self.all.joined, self.sizes)
+    def __reduce__(self) -> tuple[Callable[..., Tokens], tuple[object, ...]]:
+        return Tokens.from_joined, (self.all.joined, self.sizes, self.words)
 
     @classmethod
     def from_all(cls, tokens: Sequence[bytes]) -> Tokens:
@@ -115,6 +120,17 @@ class Tokens:
         head, body, raw_header = self.sizes
         joined = b"\n".join(filter(None, (*tokens, self.all.joined)))
         return Tokens.from_joined(joined, (head + len(tokens), body, raw_header))
+
+    def without_words(self) -> Tokens:
+        """Return these tokens for what remembers them."""
+        tokens = Tokens.__new__(Tokens)
+        tokens._set_fields(self.all, self.sizes)
+        return tokens
+
+    @property
+    def shown(self) -> TokenList:
+        """What people are shown in place of ``all``: the words where they are known."""
+        return self.all if self.words is None else self.words
 
     @property
     def head(self) -> tuple[bytes, ...]:
@@ -138,17 +154,16 @@ class Tokens:
         return names[:head], names[head:body_end], names[body_end:]
 
 
-@dataclass(frozen=True, slots=True)
-class TakenApart:
-    """What a message consists of: its tokens, ``Message.key``, and whether it is mail.
+class TokenizedMessage(NamedTuple):
+    """What is left of a message once it is tokenized: ``Message.key``, its tokens, and whether it is mail.
 
-    Where ``tokens`` are keyed hashes, ``words`` are the tokens that they were made of; see ``private_tokens``.
+    ``packed_tokens`` are those of ``LedgerEntry``.
     """
 
     key: str
-    is_mail: bool
     tokens: Tokens
-    words: Tokens | None = None
+    is_mail: bool = True
+    packed_tokens: bytes = b""
 
 
 class Tokenizer:
@@ -157,9 +172,9 @@ class Tokenizer:
     def __init__(self, options: TokenizerOptions = TokenizerOptions()) -> None:
         self.options = options
 
-    def take_apart(self, message: Message) -> TakenApart:
+    def take_apart(self, message: Message) -> TokenizedMessage:
         """Return the key and the tokens of ``message``."""
-        return TakenApart(message.key, message.is_mail, self.tokenize(message))
+        return TokenizedMessage(message.key, self.tokenize(message), message.is_mail)
 
     def tokenize(self, message: Message) -> Tokens:
         """Return the tokens of ``message``, in their groups."""

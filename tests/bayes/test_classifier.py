@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.classifier import Classifier, ClueLimits, prior_log_odds
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts
-from nbstream.bayes.score import Score
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.sample_models import sample_message, score_of, teach, trained_counts
 
@@ -19,8 +18,9 @@ EMPTY = Tokens((), ())
 
 
 def test_an_untaught_model_scores_every_message_0() -> None:
-    assert score_of(ClassCounts(), sample_message("spam", 1)) == Score(0.0, (), 0.0)
-    assert score_of(ClassCounts(), EMPTY) == Score(0.0, (), 0.0)
+    for tokens in (sample_message("spam", 1), EMPTY):
+        score = score_of(ClassCounts(), tokens)
+        assert (score.log_odds, tuple(score.clues), score.prior) == (0.0, (), 0.0)
 
 
 def test_the_sign_of_the_score_is_that_of_the_evidence() -> None:

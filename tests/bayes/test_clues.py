@@ -1,12 +1,16 @@
 import math
 import random
+from typing import TypeAlias
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import Clue, TokenClues, Vote, sort_by_strength, strongest_indices
+from nbstream.bayes.clues import Clue, TokenClues, strongest_indices
 from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.counted_clues import packed_clues
+
+Vote: TypeAlias = tuple[float, bytes]
 
 # Few different ratios, so that many are equal.
 VOTES = st.lists(
@@ -56,21 +60,15 @@ def test_which_are_chosen_does_not_depend_on_the_order_of_looking_up(
     assert strongest_of(votes, limit) == expected
 
 
-def test_by_strength_the_strongest_comes_first_and_equal_ones_by_name() -> None:
-    votes = [(1.0, b"c"), (-3.0, b"z"), (-1.0, b"b"), (1.0, b"a"), (2.0, b"y")]
-    assert sort_by_strength(votes) == [(-3.0, b"z"), (2.0, b"y"), (1.0, b"a"), (-1.0, b"b"), (1.0, b"c")]
-
-
-def test_by_strength_too_what_says_nothing_is_left_out() -> None:
-    assert sort_by_strength([(0.0, b"a"), (1.0, b"b"), (-0.0, b"c")]) == [(1.0, b"b")]
-
-
-@given(VOTES, st.integers(-5, 20), st.integers(-5, 20))
-def test_some_of_the_clues_are_those_of_all_of_them(votes: list[Vote], first: int, end: int) -> None:
-    tokens = Tokens((), tuple(name for _, name in votes))
+@given(VOTES, st.integers(0, 3), st.integers(-5, 20), st.integers(-5, 20))
+def test_some_of_the_clues_are_those_of_all_of_them(votes: list[Vote], others: int, first: int, end: int) -> None:
+    """Some of them are no tokens."""
+    ratios, names = [ratio for ratio, _ in votes][others:], [name for _, name in votes][others:]
+    no_tokens = tuple(Clue(name, ratio) for ratio, name in votes[:others])
 
     def clues() -> TokenClues:
-        return TokenClues(tokens, np.arange(len(votes)), np.array([ratio for ratio, _ in votes]))
+        packed = packed_clues(list(range(len(names))), ratios, [(0, 0)] * len(names), len(names))
+        return TokenClues(Tokens((), names), packed, (), no_tokens)
 
     everything = tuple(clues())
 

@@ -19,6 +19,7 @@ from nbstream.bayes.kinds import (
 )
 from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.store.model.ledger import join_sums, split_sums
+from nbstream.tokens.tokenizer import Tokens
 
 CLASSIFIER = KindClassifier(("ham", "newsletter", "notification"))
 TOKENS = [b"body:offer", b"subject:with space", b"url:https://x.example", "körper:é".encode()]
@@ -35,7 +36,7 @@ def learned(**messages: tuple[int, Sequence[bytes]]) -> ClassCounts:
 
 
 def score(counts: ClassCounts, tokens: Sequence[bytes], classifier: KindClassifier = CLASSIFIER) -> KindScores:
-    return classifier.score(tokens, counts.look_up(classifier.count_names(tokens)), counts.totals)
+    return classifier.score(Tokens((), tokens), counts.look_up(classifier.count_names(tokens)), counts.totals)
 
 
 def test_every_class_but_spam_is_ham() -> None:
@@ -101,7 +102,7 @@ def test_plain_ham_that_nobody_taught_takes_no_part() -> None:
     counts = learned(newsletter=(100, [b"issue"]), notification=(120, [b"cron"]))
     names = CLASSIFIER.count_names([b"issue"])
 
-    scores = CLASSIFIER.score([b"issue"], counts.look_up(names), counts.totals)
+    scores = CLASSIFIER.score(Tokens((), [b"issue"]), counts.look_up(names), counts.totals)
 
     assert set(scores.probabilities) == {"newsletter", "notification"}
     assert scores.missing == {"ham": MIN_MESSAGES}

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.classifier import Classifier
+from nbstream.bayes.clues import TokenClues
 from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM, TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, NOVELTY_SUMS, NoveltyDiscount
 from nbstream.bayes.score import GroupTokens, Score
 from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.counted_clues import packed_clues
 from tests.engine.native import native_library
 
 NOTHING: NDArray[np.int64] = np.zeros((len(CHECK_SUMS), 2), np.int64)
@@ -40,9 +42,7 @@ def scored(text: float, rest: float, tokens: GroupTokens = NEW, prior: float = 0
     counts = ClassCounts()
     counts.add([b"body:offer", b"from:a"], SPAM, WEIGHT_ONE)
     names = Tokens([b"from:a"], [b"body:offer"])
-    clues = Classifier().score(names, TokenCounts(counts.look_up(names.all), counts.totals)).clues
-    assert hasattr(clues, "_arrays")
-    clues._arrays = np.array([0, 1]), np.array([rest, text])
+    clues = TokenClues(names, packed_clues([0, 1], [rest, text], [(0, 1), (0, 1)], 2))
     return Score(prior + text + rest, clues, prior, tokens)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import PackedClues, TokenClues
-from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.counted_clues import packed_clues
 
 NUMBERS = st.tuples(
     st.integers(-(2**53), 2**53) | st.integers(-9, 9),
@@ -17,17 +15,12 @@ NUMBERS = st.tuples(
 )
 
 
-def pack(token_indices: list[int], counts: list[tuple[int, int]], ratios: list[float], tokens: int) -> PackedClues:
-    rows = np.array(counts, np.int64).reshape(-1, 2)
-    return PackedClues.pack(np.array(token_indices, np.intp), rows, np.array(ratios, np.float64), tokens)
-
-
 @given(st.dictionaries(st.integers(0, 2**17), NUMBERS, max_size=40), st.integers(0, 9))
 def test_what_is_packed_comes_back(clues: dict[int, tuple[int, int, float]], more_tokens: int) -> None:
     indices, counts = sorted(clues), [clues[index][:2] for index in sorted(clues)]
     ratios = [clues[index][2] for index in sorted(clues)]
 
-    packed = pack(indices, counts, ratios, max(clues, default=0) + 1 + more_tokens)
+    packed = packed_clues(indices, ratios, counts, max(clues, default=0) + 1 + more_tokens)
 
     assert packed.token_indices.tolist() == indices
     assert packed.counts.tolist() == list(map(list, counts))
@@ -37,22 +30,11 @@ def test_what_is_packed_comes_back(clues: dict[int, tuple[int, int, float]], mor
 
 @pytest.mark.parametrize(("tokens", "size"), [(2**8, 1), (2**8 + 1, 2), (2**16, 2), (2**16 + 1, 4)])
 def test_an_index_takes_as_many_bytes_as_that_of_the_last_token(tokens: int, size: int) -> None:
-    packed = pack([tokens - 1], [(0, 1)], [0.5], tokens)
+    packed = packed_clues([tokens - 1], [0.5], [(0, 1)], tokens)
     assert (packed.index_bytes, packed.token_indices.tolist()) == (size, [tokens - 1])
 
 
 @pytest.mark.parametrize(("count", "size"), [(2**31 - 1, 4), (2**31, 8), (-(2**31), 4), (-(2**31) - 1, 8)])
 def test_a_count_takes_as_many_bytes_as_the_largest(count: int, size: int) -> None:
-    packed = pack([0], [(1, count)], [0.5], 1)
+    packed = packed_clues([0], [0.5], [(1, count)], 1)
     assert (packed.count_bytes, packed.counts.tolist()) == (size, [[1, count]])
-
-
-def test_clues_are_the_same_whether_they_came_packed_or_not() -> None:
-    tokens = Tokens((b"subject:a", b"subject:b"), (b"body:c",))
-    clues = TokenClues(tokens, np.array([0, 2]), np.array([0.5, -1.5]))
-
-    unpacked = TokenClues.from_packed(tokens, pack([0, 2], [(1, 2), (3, 4)], [0.5, -1.5], 3))
-
-    assert unpacked == clues
-    assert len(unpacked) == len(clues) == 2
-    assert unpacked[:1] == clues[:1]

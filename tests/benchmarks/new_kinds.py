@@ -345,7 +345,7 @@ async def _learn(spam_filter: Filter, mails: Corpus) -> None:
 async def _called_spam(spam_filter: Filter, mails: Corpus) -> tuple[list[bool], list[bool]]:
     """Return which are called spam, with the discount and without it."""
     messages = [_tokenize(mail.path) for mail in mails]
-    checks = [await spam_filter.check_tokens(message.key, message.tokens) for message in messages]
+    checks = [await spam_filter.score_tokens(message.key, message.tokens) for message in messages]
     full = [decide_verdict(check.full_probability, check.thresholds, check.state)[0] for check in checks]
     return [check.verdict.is_spam for check in checks], [verdict.is_spam for verdict in full]
 
@@ -358,8 +358,7 @@ def _tokenizer() -> Tokenizer:
 @cache
 def _tokenize(path: str) -> TokenizedMessage:
     message = make_message_reader(_settings()).read_incoming(Path(path).read_bytes())
-    taken = _tokenizer().take_apart(message)
-    return TokenizedMessage(taken.key, taken.tokens)
+    return _tokenizer().take_apart(message)
 
 
 class Bogofilter:

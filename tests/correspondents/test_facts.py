@@ -126,8 +126,8 @@ def test_private_tokens_hide_these_too() -> None:
     knowing = CorrespondentTokenizer(Tokenizer(TokenizerOptions()), lambda: facts, READER, lambda: NOW)
     taken = PrivateTokenizer(knowing, TokenHasher(b"p" * 32)).take_apart(answer(proved="partner.example"))
 
-    assert taken.words
-    assert ANSWER in taken.words.head
+    assert taken.tokens.words
+    assert ANSWER in taken.tokens.words
     assert ANSWER not in taken.tokens.all
 
 

@@ -60,10 +60,8 @@ class _Checked(FilterObserver):
 
     tokens: Tokens | None = None
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
-        self.tokens = tokens
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
+        self.tokens = check.tokens
 
 
 class Site:

@@ -130,7 +130,7 @@ async def test_the_limit_has_no_counts_in_an_explanation(site: Site) -> None:
     await site.autolearn(SPAM_TO_WATCH, "ham", 500)
     check = await site.check()
 
-    counted = check.evidence.count_clues(check.clues)
+    counted = check.explain(0.0).clues
 
     assert [(clue.ham, clue.spam) for clue in counted if clue.token == LIMIT_CLUE] == [(None, None)]
     assert all(clue.ham is not None for clue in counted if clue.token != LIMIT_CLUE)

@@ -14,7 +14,6 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import (
     AutolearnReconciler,
-    Check,
     Filter,
     LessonOutcome,
 )
@@ -30,7 +29,6 @@ from nbstream.store.model.history import LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch
-from nbstream.tokens.tokenizer import TakenApart
 from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, make_site, taught_site
 from tests.filter.filters import with_parts
@@ -101,22 +99,16 @@ async def test_what_a_sender_list_decides_is_not_learned(client: Redis) -> None:
     raws = letters_of("spam", 5)
 
     for listed in (ListDecision(kind, ListOwner.USER) for kind in ListKind):
-
-        async def decide(check: Check, _: TakenApart, listed: ListDecision = listed) -> Check:
-            return check.by_list(listed)
-
         for raw in raws:
-            await site.filter.check(Message.parse(raw), decide)
+            check, seconds = await site.filter.score(Message.parse(raw))
+            site.filter.report(check.by_list(listed), seconds)
             await site.learner.learn_queued()
     assert await stored(site.model) == EMPTY
 
     unproved = ListDecision(ListKind.ALLOW, ListOwner.USER, decides=False)
-
-    async def decide_nothing(check: Check, _: TakenApart) -> Check:
-        return check.by_list(unproved)
-
     for raw in raws:
-        await site.filter.check(Message.parse(raw), decide_nothing)
+        check, seconds = await site.filter.score(Message.parse(raw))
+        site.filter.report(check.by_list(unproved), seconds)
         await site.learner.learn_queued()
     assert (await site.model.totals()).messages == (0, 5)
 

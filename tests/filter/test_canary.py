@@ -16,7 +16,6 @@ from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Verdict
 from nbstream.store.canaries import Canaries
-from nbstream.tokens.tokenizer import Tokens
 from tests.filter.filters import PRIZE, make_filter, with_parts
 
 NEVER_SPAM = ThresholdPolicy(0.5, 0.999)
@@ -28,9 +27,7 @@ class Reports(FilterObserver):
     def __init__(self) -> None:
         self.checks: list[Check] = []
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         self.checks.append(check)
 
 

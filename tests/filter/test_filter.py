@@ -55,9 +55,7 @@ class Recorder(FilterObserver):
         self.checks: list[tuple[Check, CheckSeconds]] = []
         self.lessons: list[tuple[Lesson, str]] = []
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         self.checks.append((check, seconds))
 
     def feedback_taken(self, lesson: Lesson, source: str) -> None:

@@ -13,7 +13,6 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter.results import Check, CheckSeconds
 from nbstream.metrics import MetricsRegistry, prepare_folder
 from nbstream.policy.verdict import ModelState, Verdict
-from nbstream.tokens.tokenizer import Tokens
 
 CHECK = Check(
     id="m", verdict=Verdict.UNSURE, probability=0.3, score=-0.5, reason="", state=ModelState({}), clues=()
@@ -23,7 +22,7 @@ SECONDS = CheckSeconds(0.00001, 0.0003, 0.3)
 
 def count_checks(metrics: DaemonMetrics, checks: int) -> None:
     for _ in range(checks):
-        metrics.filter.checked(CHECK, Tokens((), ()), SECONDS, None)
+        metrics.filter.checked(CHECK, SECONDS, None)
 
 
 def lines(checks: int) -> set[str]:
@@ -52,7 +51,7 @@ def test_checks_whose_discount_decides_are_counted() -> None:
     metrics = DaemonMetrics.create(PYTHON)
     for full_probability in (0.5, 0.98, 0.99, 1.0):
         check = replace(CHECK, full_probability=full_probability)
-        metrics.filter.checked(check, Tokens((), ()), SECONDS, None)
+        metrics.filter.checked(check, SECONDS, None)
 
     assert "nbstream_checks_discounted_total 2.0" in metrics.registry.render().decode().splitlines()
 

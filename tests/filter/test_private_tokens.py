@@ -12,17 +12,19 @@ from redis.asyncio import Redis
 
 from nbstream.assembly.filter import make_filter, make_model_tokenizer
 from nbstream.assembly.store import key_fingerprint
+from nbstream.bayes.clues import Clue, TokenClues
 from nbstream.bayes.table_counts import make_counts
 from nbstream.config import Settings, make_settings
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.errors import StoreIncompatible
 from nbstream.filter import Check, Filter, Lesson, LessonOutcome, RememberingObserver, TokenizedMessage
 from nbstream.mail.message import Message
-from nbstream.policy.explanation import ScoreCounts
+from nbstream.policy.autolearn import LIMIT_CLUE
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages
+from nbstream.store.recent.stored_form import pack_explanation
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.private_tokens import is_private
 from tests.engine.native import native_library
@@ -99,30 +101,38 @@ async def test_one_of_many_messages_is_answered_in_words_too(
     lessons: list[Lesson | StoreIncompatible] = []
 
     async def messages() -> AsyncIterator[Message | TokenizedMessage]:
-        yield TokenizedMessage(taken.key, taken.tokens, taken.words) if is_tokenized else message
+        yield taken if is_tokenized else message
 
     await spam_filter.learn_many(labelled(messages(), "ham"), LessonSource("test"), lessons.append)
     (lesson,) = lessons
     assert isinstance(lesson, Lesson)
-    assert taken.words
-    assert {clue.token for check in (lesson.before, lesson.after) for clue in check.clues} <= set(taken.words.all)
+    assert taken.tokens.words
+    assert {clue.token for check in (lesson.before, lesson.after) for clue in check.clues} <= set(
+        taken.tokens.words
+    )
 
 
 async def test_what_the_filter_hides_is_hidden_from_its_observers(tmp_path: Path, engine: Engine) -> None:
-    """A limited score has its clues as a list of names: they are hidden as well."""
-    private = settings_of(tmp_path, private=True)
-    tokenizer = make_model_tokenizer(private, engine)
-    message = Message.parse(LETTERS[0][1])
-    tokens, words = tokenizer.tokenize(message), tokenizer.take_apart(message).words
-    assert words is not None
-    spam_filter = await taught(private, engine)
-    check = await spam_filter.parts.make_scorer(spam_filter.policy).check_now(message.key, tokens)
-    rows, _ = await spam_filter.parts.counts.look_up(tokens.all.names)
-    listed = replace(check, clues=tuple(check.clues), evidence=ScoreCounts(tokens.all.names, rows))
-    assert all(is_private(clue.token) for clue in listed.explain(0.0).clues)
-    shown = listed.in_words(tokens, words)
-    assert {clue.token for clue in shown.explain(0.0).clues} <= set(words.all)
-    assert [clue.ham for clue in shown.explain(0.0).clues] == [clue.ham for clue in listed.explain(0.0).clues]
+    """The limit of automatic learning, which is no token, is shown to them as it is."""
+    spam_filter = await taught(settings_of(tmp_path, private=True), engine)
+    check, _ = await spam_filter.score(Message.parse(LETTERS[0][1]))
+    assert isinstance(check.clues, TokenClues)
+    limit = Clue(LIMIT_CLUE, 1.0)
+    clues = TokenClues(check.tokens, check.clues.packed, (), (limit,))
+
+    shown = replace(check, clues=clues)
+    hidden = shown.without_words()
+
+    assert check.tokens.words is not None
+    assert {clue.token for clue in shown.explain(0.0).clues} <= {LIMIT_CLUE, *check.tokens.words}
+    assert hidden.tokens.words is None
+    assert all(is_private(clue.token) for clue in hidden.explain(0.0).clues if clue.token != LIMIT_CLUE)
+    assert limit in shown.clues
+    assert limit in hidden.clues
+    both = shown.explain(0.0), hidden.explain(0.0)
+    of_shown, of_hidden = (sorted((clue.log_ratio, str(clue[2:])) for clue in each.clues) for each in both)
+    assert of_shown == of_hidden
+    assert pack_explanation(both[0]) == pack_explanation(both[1])
 
 
 async def test_what_is_remembered_of_a_check_has_no_word_and_can_be_taught_by_its_id(

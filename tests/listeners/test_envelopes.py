@@ -9,7 +9,6 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, Filter, FilterObserver
 from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, RememberedEnvelope
-from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
 from tests.filter.filters import with_parts
 from tests.listeners.http.http_listener import open_http
@@ -29,9 +28,7 @@ class Envelopes(FilterObserver):
     def __init__(self) -> None:
         self._builders: list[BuildEnvelope | None] = []
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         self._builders.append(build_envelope)
 
     def observe(self, spam_filter: Filter) -> Filter:

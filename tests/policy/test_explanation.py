@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import Clue
+from nbstream.bayes.clues import Clue, TokenClues
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy.explanation import CountedClue, Explanation, ScoreCounts
+from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from tests.bayes.sample_models import sample_message, score_of, trained_counts
 
@@ -35,7 +34,7 @@ def test_every_clue_has_the_counts_of_its_log_ratio() -> None:
     counts, tokens = trained_counts(), sample_message("spam", 5)
     clues = score_of(counts, tokens).clues
 
-    counted = ScoreCounts.of_clues(clues, tokens.all.names, counts.look_up(tokens.all)).count_clues(clues)
+    counted = CountedTokenClues(clues)
 
     assert [(clue.token, clue.log_ratio) for clue in counted] == [(clue.token, clue.log_ratio) for clue in clues]
     for clue in counted:
@@ -44,10 +43,7 @@ def test_every_clue_has_the_counts_of_its_log_ratio() -> None:
 
 
 def test_the_sign_of_a_clue_agrees_with_its_counts() -> None:
-    counts, tokens = trained_counts(), sample_message("spam", 5)
-
-    clues = score_of(counts, tokens).clues
-    counted = ScoreCounts.of_clues(clues, tokens.all.names, counts.look_up(tokens.all)).count_clues(clues)
+    counted = CountedTokenClues(score_of(trained_counts(), sample_message("spam", 5)).clues)
 
     assert all((clue.ham == 0) == (clue.log_ratio > 0) for clue in counted)
 
@@ -55,17 +51,21 @@ def test_the_sign_of_a_clue_agrees_with_its_counts() -> None:
 def test_counts_are_those_of_the_moment_of_the_check() -> None:
     counts, tokens = trained_counts(), sample_message("spam", 5)
     clues = score_of(counts, tokens).clues
-    evidence = ScoreCounts.of_clues(clues, tokens.all.names, counts.look_up(tokens.all))
-    before = evidence.count_clues(clues)
+    before = tuple(CountedTokenClues(clues))
 
     counts.add(tokens.all, CLASSES.index("ham"), 5000)
 
-    assert evidence.count_clues(clues) == before
+    assert tuple(CountedTokenClues(clues)) == before
 
 
-def test_without_evidence_there_are_no_counts_and_no_clues_need_none() -> None:
-    assert ScoreCounts().count_clues([Clue(b"x", 1.5)]) == (CountedClue(b"x", 1.5, None, None),)
-    assert ScoreCounts((b"x",), np.zeros((1, 2), np.int64)).count_clues([]) == ()
+def test_a_clue_that_is_no_token_has_no_counts_and_stands_in_its_place() -> None:
+    clues = score_of(trained_counts(), sample_message("spam", 5)).clues
+    weak = Clue(b"x", clues[-1].log_ratio / 2)
+
+    counted = CountedTokenClues(TokenClues(clues.tokens, clues.packed, (), (weak,)))
+
+    assert [clue[:2] for clue in counted] == [*clues, weak]
+    assert counted[-1] == CountedClue(b"x", weak.log_ratio, None, None)
 
 
 @given(st.floats(-50, 50), st.lists(st.floats(-700, 700), max_size=102))

@@ -192,7 +192,7 @@ class BareTextCount:
 
     def add(self, message: ReadMessage) -> None:
         """Count a message, if it is one of these."""
-        if not message.is_mail:
+        if not message.tokenized.is_mail:
             self.count += 1
             self._first = self._first or message
 

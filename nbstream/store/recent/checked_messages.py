@@ -297,7 +297,7 @@ class RecentMessages:
         message, packed_explanation = CheckedMessage.unpack_first(message_key, packed)
         if not packed_explanation:
             return message, None
-        return message, stored_form.unpack_explanation(packed_explanation, message.tokens.all)
+        return message, stored_form.unpack_explanation(packed_explanation, message.tokens)
 
     async def newest(
         self, count: int, report_unreadable: ReportUnreadable = _log_unreadable
@@ -393,5 +393,5 @@ class RecentMessages:
         return (
             message.key.encode(),
             queued.row(self._user_of).pack() if self._rows else b"",
-            stored_form.pack_explanation(explanation, message.tokens.all) if explanation else b"",
+            stored_form.pack_explanation(explanation) if explanation else b"",
         )

@@ -22,20 +22,21 @@ from functools import cache, lru_cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import zstandard
 
-from nbstream.bayes.clues import PackedClues, bytes_of_index
+from nbstream.bayes.clues import Clue, PackedClues, TokenClues, bytes_of_index
 from nbstream.bayes.novelty import Discount
 from nbstream.bayes.score import GroupTokens
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
+from nbstream.policy.explanation import CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.ledger import MAX_UNPACKED_BYTES
 from nbstream.tokens.token_groups import NOVELTY_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from nbstream.tokens.tokenizer import Tokens
 
 
 DICTIONARY_ID = 32_769
@@ -120,15 +121,16 @@ _MAX_NATS = 1e9  # more than any score, or any number of standard deviations
 _ENCODE_JSON = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def pack_explanation(explanation: Explanation, tokens: Sequence[bytes]) -> bytes:
-    """Return the stored form of an explanation of a message that has these distinct ``tokens``."""
-    clues, others = _split_clues(explanation.clues, tokens)
+def pack_explanation(explanation: Explanation) -> bytes:
+    """Return the stored form of the explanation of a check: it has the indices of tokens, and not their names."""
+    assert isinstance(explanation.clues, CountedTokenClues)
+    clues, others = explanation.clues.clues.packed, explanation.clues.clues.others
     state = explanation.state
     learned, needed = tuple(state.learned.items()), tuple(state.needed.items())
     lines = _state_line(explanation.verdict, explanation.reason, explanation.thresholds, learned, needed)
     ratios = b""
     if others:
-        lines += _ENCODE_JSON([[clue.token.decode(), clue.ham, clue.spam] for clue in others]).encode()
+        lines += _ENCODE_JSON([clue.token.decode() for clue in others]).encode()
         ratios = struct.pack(f"<{len(others)}d", *(clue.log_ratio for clue in others))
     else:
         lines += b"[]"
@@ -178,8 +180,8 @@ def _state_line(
     return _ENCODE_JSON([verdict, reason, limits, dict(learned), dict(needed)]).encode() + b"\n"
 
 
-def unpack_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
-    """Return the explanation that ``pack_explanation`` packed with the same tokens.
+def unpack_explanation(packed: bytes, tokens: Tokens) -> Explanation:
+    """Return the explanation that ``pack_explanation`` packed of the message with these tokens.
 
     Raises ``StoreIncompatible`` for any other bytes.
     """
@@ -189,53 +191,24 @@ def unpack_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
         raise StoreIncompatible("an explanation cannot be read: another program wrote it") from error
 
 
-def _split_clues(
-    clues: Sequence[CountedClue], tokens: Sequence[bytes]
-) -> tuple[PackedClues, Sequence[CountedClue]]:
-    """Return the clues of an explanation that are tokens of the message, and the others."""
-    if isinstance(clues, CountedTokenClues):
-        return clues.packed, ()
-    names = {clue.token for clue in clues}
-    indices = {token: index for index, token in enumerate(tokens) if token in names}
-    # A token may have the name of a feature that has no counts: whoever wrote the message chose its header fields.
-    token_clues = [clue for clue in clues if clue.token in indices and clue.ham is not None]
-    others = [clue for clue in clues if clue.token not in indices or clue.ham is None]
-    packed = PackedClues.pack(
-        np.array([indices[clue.token] for clue in token_clues], np.intp),
-        np.array([(clue.ham, clue.spam) for clue in token_clues], np.int64).reshape(-1, 2),
-        np.array([clue.log_ratio for clue in token_clues], np.float64),
-        len(tokens),
-    )
-    return packed, others
-
-
-def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
+def _read_explanation(packed: bytes, tokens: Tokens) -> Explanation:
     at, probability, score, prior, length, n, width = _HEAD_STRUCT.unpack_from(packed)
     numbers = packed[_HEAD_STRUCT.size + length :]
     state_line, clues_line, discount_line = packed[_HEAD_STRUCT.size :][:length].split(b"\n")
-    state, named_clues = json.loads(state_line), json.loads(clues_line)
+    state, names = json.loads(state_line), json.loads(clues_line)
     full_probability, discount = _read_discount(discount_line)
     verdict, reason, thresholds, learned, needed = state
-    _check_types(verdict, reason, thresholds, [*learned.values(), *needed.values()], named_clues)
-    token_clues = PackedClues(numbers, n, bytes_of_index(len(tokens)), width)
-    if len(numbers) != token_clues.size + 8 * len(named_clues):
+    _check_types(verdict, reason, thresholds, [*learned.values(), *needed.values()])
+    token_clues = PackedClues(numbers, n, bytes_of_index(len(tokens.all)), width)
+    if len(numbers) != token_clues.size + 8 * len(names):
         raise ValueError("more or less than was written")
-    counts = token_clues.counts.tolist()
-    rows: list[tuple[bytes, Any, Any]] = [
-        (tokens[index], ham, spam)
-        for index, (ham, spam) in zip(token_clues.token_indices.tolist(), counts, strict=True)
-    ]
-    rows += [(name.encode(), ham, spam) for name, ham, spam in named_clues]
-    log_ratios = [
-        *token_clues.ratios.tolist(),
-        *struct.unpack_from(f"<{len(named_clues)}d", numbers, token_clues.size),
-    ]
-    if not all(map(math.isfinite, (at, probability, score, prior, *log_ratios))):
+    ratios = struct.unpack_from(f"<{len(names)}d", numbers, token_clues.size)
+    others = tuple(Clue(name.encode(), ratio) for name, ratio in zip(names, ratios, strict=True))
+    if not all(map(math.isfinite, (at, probability, score, prior, *token_clues.ratios.tolist(), *ratios))):
         raise ValueError("no number")
-    clues = [
-        CountedClue(token, log_ratio, ham, spam)
-        for (token, ham, spam), log_ratio in zip(rows, log_ratios, strict=True)
-    ]
+    clues = TokenClues(tokens, token_clues, (), others)
+    if token_clues.token_indices.max(initial=0) >= max(1, len(tokens.all)):
+        raise ValueError("no token")
     return Explanation(
         at=at,
         verdict=verdict,
@@ -245,18 +218,15 @@ def _read_explanation(packed: bytes, tokens: Sequence[bytes]) -> Explanation:
         prior=prior,
         thresholds=Thresholds(*thresholds),
         state=ModelState(learned, needed),
-        clues=tuple(sorted(clues, key=lambda clue: (-abs(clue.log_ratio), clue.token))),
+        clues=CountedTokenClues(clues),
         discount=discount,
         full_probability=full_probability,
     )
 
 
-def _check_types(
-    verdict: Any, reason: Any, thresholds: Any, learned_counts: Sequence[Any], named_clues: Sequence[Any]
-) -> None:
+def _check_types(verdict: Any, reason: Any, thresholds: Any, counts: Sequence[Any]) -> None:
     """Raise ``ValueError`` or ``TypeError`` where JSON has other values than ``pack_explanation`` writes."""
     Verdict(verdict)
     "".join([reason, thresholds[3]])
-    counts = [*learned_counts, *(count for clue in named_clues for count in clue[1:] if count is not None)]
     if not all(isinstance(count, int) and abs(count) < _MAX_COUNT for count in counts):
         raise ValueError("no count")

@@ -20,6 +20,7 @@ from nbstream.store.recent import stored_form
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.counted_clues import counted_clues
 from tests.fuzz.shown_records import show_message
 from tests.fuzz.target import Choices, FuzzTarget
 
@@ -45,7 +46,7 @@ def _check(data: bytes) -> None:
 
 def _check_explanation(packed: bytes, message: CheckedMessage) -> None:
     try:
-        explanation = unpack_explanation(packed, message.tokens.all.names) if packed else None
+        explanation = unpack_explanation(packed, message.tokens) if packed else None
     except StoreIncompatible:
         return
     if explanation is not None:
@@ -63,9 +64,11 @@ _EXPLANATION = Explanation(
     prior=0.1,
     thresholds=Thresholds(),
     state=ModelState({"ham": 3, "spam": 4}, {"ham": 1, "spam": 1}),
-    clues=(CountedClue(b"body:a", 1.5, 1000, 4000), CountedClue(b"attribute:type", -0.6, None, None)),
+    clues=counted_clues(
+        _TOKENS, [CountedClue(b"body:a", 1.5, 1000, 4000), CountedClue(b"autolearn:limit", -0.6, None, None)]
+    ),
 )
-_PACKED_EXPLANATION = pack_explanation(_EXPLANATION, _TOKENS.all)
+_PACKED_EXPLANATION = pack_explanation(_EXPLANATION)
 _STRANGE: tuple[dict[str, Any], ...] = (
     {"at": math.inf},
     {"probability": math.nan},
@@ -74,7 +77,7 @@ _STRANGE: tuple[dict[str, Any], ...] = (
     {"verdict": "", "reason": ("x",)},
     {"state": ModelState({}, {"ham": None})},  # type: ignore[dict-item]
 )
-_STRANGE_EXPLANATIONS = [pack_explanation(replace(_EXPLANATION, **changes), _TOKENS.all) for changes in _STRANGE]
+_STRANGE_EXPLANATIONS = [pack_explanation(replace(_EXPLANATION, **changes)) for changes in _STRANGE]
 _NESTED_EXPLANATION = struct.pack("<4dIIB", 0, 0, 0, 0, 1900, 0, 4) + b"[" * 1900
 
 TARGET = FuzzTarget(

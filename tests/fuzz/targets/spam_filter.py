@@ -65,9 +65,8 @@ def _check_result(check: Check, message: Message) -> None:
     assert math.isclose(sum_of_clues, check.score, rel_tol=1e-9, abs_tol=1e-9)
     assert check.reason.isascii()
     assert check.reason.isprintable()
-    tokens = TOKENIZER.tokenize(message).all
     explanation = check.explain(TIME)
-    stored = unpack_explanation(pack_explanation(explanation, tokens), tokens)
+    stored = unpack_explanation(pack_explanation(explanation), TOKENIZER.tokenize(message))
     assert stored is not None
     assert (stored.score, stored.prior, stored.state) == (check.score, check.prior, check.state)
     assert sorted(stored.clues) == sorted(explanation.clues)

@@ -11,10 +11,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import FeedbackRefused, NbstreamError, RelayUnavailable
-from nbstream.filter import CheckDecider
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.policy.envelope import BuildEnvelope
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
@@ -224,9 +222,7 @@ class Broken:
     def __init__(self, error: Exception) -> None:
         self.error = error
 
-    async def check(
-        self, message: Message, decide: CheckDecider | None = None, build_envelope: BuildEnvelope | None = None
-    ) -> None:
+    async def score(self, message: Message) -> None:
         raise self.error
 
 

@@ -62,10 +62,10 @@ class SlowFilter:
         self.waiting = asyncio.Event()
         self._filter = spam_filter
 
-    async def check(self, *arguments: Any) -> Any:
+    async def score(self, *arguments: Any) -> Any:
         self.waiting.set()
         await self.may_begin.wait()
-        return await self._filter.check(*arguments)
+        return await self._filter.score(*arguments)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._filter, name)

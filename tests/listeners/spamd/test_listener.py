@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter import Check
+from nbstream.filter import Check, CheckSeconds
 from nbstream.mail import header_edits
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -100,13 +100,13 @@ async def test_forged_verdicts_are_removed_before_the_check(
     spamd: RunningSpamdListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked_messages: list[bytes] = []
-    check = spamd.opened_filter.spam_filter.check
+    score = spamd.opened_filter.spam_filter.score
 
-    async def watched(message: Message, *others: Any) -> Check:
+    async def watched(message: Message) -> tuple[Check, CheckSeconds]:
         checked_messages.append(message.raw)
-        return await check(message, *others)
+        return await score(message)
 
-    monkeypatch.setattr(spamd.opened_filter.spam_filter, "check", watched)
+    monkeypatch.setattr(spamd.opened_filter.spam_filter, "score", watched)
     forged = b"X-Nbstream: ham; probability=0;\n\tid=x\nx-spam-flag : NO\n" + lf(SPAM)
 
     _, whole = reply(await spamd.ask(request("PROCESS", message=forged)))

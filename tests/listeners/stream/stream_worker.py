@@ -15,11 +15,10 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import CountsFull
-from nbstream.filter import Check, CheckDecider, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
+from nbstream.filter import Check, CheckSeconds, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
 from nbstream.listeners.stream.listener import StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.mail.message import Message
-from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.server.background import BackgroundTasks
@@ -51,9 +50,7 @@ class FaultyFilter(Filter):
         self.go, self.late = asyncio.Event(), asyncio.Event()
         self.die: Callable[[], object] = lambda: None
 
-    async def check(
-        self, message: Message, decide: CheckDecider | None = None, build_envelope: BuildEnvelope | None = None
-    ) -> Check:
+    async def score(self, message: Message) -> tuple[Check, CheckSeconds]:
         text = message.raw.decode("utf-8", "replace")
         self.begun.append(text)
         if "slow" in text:
@@ -68,7 +65,7 @@ class FaultyFilter(Filter):
         if "poison" in text and self.times:
             self.times -= 1
             raise self.error
-        return await super().check(message, decide, build_envelope)
+        return await super().score(message)
 
     async def learn(
         self,

@@ -14,7 +14,6 @@ from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store import stream_queue
-from nbstream.tokens.tokenizer import Tokens
 from tests.conftest import RedisServer
 from tests.filter.filters import with_parts
 from tests.listeners.runtimes import make_runtime
@@ -56,9 +55,7 @@ class CheckRecorder(FilterObserver):
     def __init__(self) -> None:
         self.checks: list[Check] = []
 
-    def checked(
-        self, check: Check, tokens: Tokens, seconds: CheckSeconds, build_envelope: BuildEnvelope | None
-    ) -> None:
+    def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         self.checks.append(check)
 
 

@@ -35,6 +35,7 @@ from nbstream.store.recent.stored_form import compress
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.counted_clues import counted_clues
 from tests.conftest import RedisServer
 from tests.store.bombs import MANY_BYTES, MANY_TOKENS, little_memory
 from tests.store.proxy import Fate, Proxy
@@ -151,7 +152,7 @@ def build_explanation(at: float) -> Explanation:
         prior=0.5,
         thresholds=Thresholds(),
         state=ModelState({"ham": 0, "spam": 0}, {"ham": 1, "spam": 1}),
-        clues=(CountedClue(b"body:1", 0.25, 0, 1000),),
+        clues=counted_clues(checked_message(1).tokens, [CountedClue(b"body:1", 0.25, 0, 1000)]),
     )
 
 

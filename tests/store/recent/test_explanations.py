@@ -13,35 +13,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import PackedClues
+from nbstream.bayes.clues import PackedClues, TokenClues
 from nbstream.bayes.novelty import Discount
 from nbstream.bayes.score import GroupTokens
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation, ScoreCounts
+from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from nbstream.tokens.tokenizer import Tokens
+from tests.bayes.counted_clues import counted_clues
 from tests.bayes.sample_models import sample_message, score_of, trained_counts
 
-TOKENS = (b"subject:x", b"from:\xc3\xa9", b"body:1")
+TOKENS = Tokens((b"subject:x", b"from:\xc3\xa9"), (b"body:1",))
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 COUNTS = st.integers(-(2**53), 2**53)
 CLUES = st.lists(
     st.one_of(
-        st.builds(CountedClue, st.sampled_from(TOKENS), FINITE, COUNTS, COUNTS, st.just(0)),
+        st.builds(CountedClue, st.sampled_from(TOKENS.all.names), FINITE, COUNTS, COUNTS, st.just(0)),
         st.builds(
-            CountedClue,
-            st.sampled_from([b"attribute:type=text/plain", b"number:size"]),
-            FINITE,
-            COUNTS,
-            COUNTS,
-            st.just(0),
+            CountedClue, st.sampled_from([b"autolearn:limit", b"body:1"]), FINITE, st.none(), st.none(), st.just(0)
         ),
-        st.builds(CountedClue, st.just(b"bernoulli:absent"), FINITE, st.none(), st.none(), st.just(0)),
     ),
     max_size=110,
     unique_by=lambda clue: clue.token,
-).map(lambda clues: tuple(sorted(clues, key=lambda clue: (-abs(clue.log_ratio), clue.token))))
+).map(lambda clues: counted_clues(TOKENS, clues))
 GROUPS = st.tuples(*[st.integers(0, 2000)] * 4)
 DISCOUNTS = st.none() | st.builds(
     lambda left, more, deviations, known, new: Discount(
@@ -75,23 +70,22 @@ ONE = Explanation(
     prior=0.1,
     thresholds=Thresholds(),
     state=ModelState({"ham": 1, "spam": 2}, {"ham": 50, "spam": 50}),
-    clues=(CountedClue(b"body:1", 3.0, 0, 2000),),
+    clues=counted_clues(TOKENS, [CountedClue(b"body:1", 3.0, 0, 2000)]),
 )
 
 
 @given(EXPLANATIONS)
 def test_what_is_unpacked_is_what_was_packed(explanation: Explanation) -> None:
-    assert unpack_explanation(pack_explanation(explanation, TOKENS), TOKENS) == explanation
+    assert unpack_explanation(pack_explanation(explanation), TOKENS) == explanation
 
 
 def test_the_clues_of_a_check_come_back() -> None:
     counts, tokens = trained_counts(), sample_message("spam", 5)
-    names = tokens.all.names
     score = score_of(counts, tokens)
-    counted = ScoreCounts.of_clues(score.clues, names, counts.look_up(names)).count_clues(score.clues)
+    counted = CountedTokenClues(score.clues)
     explanation = replace(ONE, clues=counted)
 
-    unpacked = unpack_explanation(pack_explanation(explanation, tokens.all), tokens.all)
+    unpacked = unpack_explanation(pack_explanation(explanation), tokens)
 
     assert unpacked == explanation == replace(ONE, clues=tuple(counted))
     assert len(counted) == len(score.clues) > 0
@@ -102,9 +96,9 @@ def test_counts_over_32_bits_and_token_indices_over_16_bits_come_back() -> None:
     tokens = Tokens((), tuple(b"body:%d" % n for n in range(2**16 + 1)))
     token_indices, counts = np.array([0, 2**16]), np.array([[2**53, -(2**53)], [0, 2**31]])
     packed = PackedClues.pack(token_indices, counts, np.array([1.0, -2.0]), len(tokens.all))
-    explanation = replace(ONE, clues=CountedTokenClues(tokens, packed))
+    explanation = replace(ONE, clues=CountedTokenClues(TokenClues(tokens, packed)))
 
-    unpacked = unpack_explanation(pack_explanation(explanation, tokens.all), tokens.all)
+    unpacked = unpack_explanation(pack_explanation(explanation), tokens)
 
     assert unpacked == explanation
     assert unpacked.clues == (
@@ -114,26 +108,25 @@ def test_counts_over_32_bits_and_token_indices_over_16_bits_come_back() -> None:
 
 
 def test_a_feature_that_has_the_name_of_a_token_and_no_counts_comes_back() -> None:
-    explanation = replace(
-        ONE, clues=(CountedClue(b"body:1", 3.0, None, None), CountedClue(b"subject:x", 1.0, 1, 2))
-    )
+    clues = [CountedClue(b"body:1", 3.0, None, None), CountedClue(b"subject:x", 1.0, 1, 2)]
+    explanation = replace(ONE, clues=counted_clues(TOKENS, clues))
 
-    assert unpack_explanation(pack_explanation(explanation, TOKENS), TOKENS) == explanation
+    assert unpack_explanation(pack_explanation(explanation), TOKENS) == explanation
 
 
-@pytest.mark.parametrize("length", range(len(pack_explanation(ONE, TOKENS))))
+@pytest.mark.parametrize("length", range(len(pack_explanation(ONE))))
 def test_a_cut_explanation_is_refused(length: int) -> None:
     with pytest.raises(StoreIncompatible):
-        unpack_explanation(pack_explanation(ONE, TOKENS)[:length], TOKENS)
+        unpack_explanation(pack_explanation(ONE)[:length], TOKENS)
 
 
 def test_an_explanation_of_another_message_is_refused() -> None:
-    packed = pack_explanation(ONE, TOKENS)
+    packed = pack_explanation(ONE)
 
     with pytest.raises(StoreIncompatible):
         unpack_explanation(packed + b"x", TOKENS)
     with pytest.raises(StoreIncompatible):
-        unpack_explanation(packed, TOKENS[:1])
+        unpack_explanation(packed, Tokens((b"subject:x",), ()))
     with pytest.raises(StoreIncompatible):
         unpack_explanation(struct.pack("<4dIIB", 0, 0, 0, 0, 100_000, 0, 4) + b"[" * 100_000, TOKENS)
 
@@ -144,8 +137,8 @@ def test_an_explanation_of_another_message_is_refused() -> None:
         {"at": math.inf},
         {"probability": math.nan},
         {"prior": -math.inf},
-        {"clues": (CountedClue(b"body:1", math.nan, 1, 2),)},
-        {"clues": (CountedClue(b"attribute:x", 1.0, 1 << 63, None),)},
+        {"clues": counted_clues(TOKENS, [CountedClue(b"body:1", math.nan, 1, 2)])},
+        {"clues": counted_clues(TOKENS, [CountedClue(b"autolearn:limit", math.inf, None, None)])},
         {"verdict": "eggs"},
         {"reason": None},
         {"state": ModelState({"ham": 0.5})},  # type: ignore[dict-item]
@@ -153,7 +146,7 @@ def test_an_explanation_of_another_message_is_refused() -> None:
 )
 def test_what_no_check_gives_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(StoreIncompatible):
-        unpack_explanation(pack_explanation(replace(ONE, **changes), TOKENS), TOKENS)
+        unpack_explanation(pack_explanation(replace(ONE, **changes)), TOKENS)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +166,7 @@ def test_what_no_check_gives_is_refused(changes: dict[str, Any]) -> None:
 )
 def test_a_discount_that_no_check_has_is_refused(line: str) -> None:
     discount = Discount(1.0, 2.0, 1.0, GroupTokens())
-    packed = pack_explanation(replace(ONE, discount=discount, full_probability=1.0), TOKENS)
+    packed = pack_explanation(replace(ONE, discount=discount, full_probability=1.0))
     written = json.dumps([1.0, 1.0, 2.0, 1.0, *[0] * 8], separators=(",", ":")).encode()
     head = struct.Struct("<4dIIB")
     *numbers, length, clues, width = head.unpack_from(packed)
