@@ -51,8 +51,18 @@ PROTOCOLS = {path.parent.name for path in (PACKAGE / "listeners").glob("*/__init
 # The same within the packages that have packages of their own.
 INNER_LAYERS = {
     "store": [
-        {"backoff", "canaries", "cancellation", "embedded", "lua", "private_key", "redis_errors", "settings"},
-        {"connection", "journal"},
+        {
+            "backoff",
+            "canaries",
+            "cancellation",
+            "embedded",
+            "lua",
+            "private_key",
+            "redis_errors",
+            "settings",
+            "state_file",
+        },
+        {"connection"},
         {"model"},
         {"mirror", "recent", "transfer", "undo"},
         {"erasure", "logins", "metrics", "sender_lists", "stream_queue", "user_labels"},

@@ -43,7 +43,7 @@ from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
 from nbstream.users.settings import DigestSettings, UserPageSettings
 
 _KEPT_SHARE = 2 / 3  # of memory.hours: people have days to move a message, and it is still remembered then
-_LEARNED_BYTES = 16 << 20  # of the spool: two segments of what was learned and is not removed yet
+_OTHER_STATE_BYTES = 16 << 20  # of the file in which the spool is: for its other tables
 
 
 class ListenersSettings(Section):
@@ -252,7 +252,7 @@ class Settings(Section):
     @classmethod
     def _spool_has_room_for_one(cls, value: ListenersSettings, info: ValidationInfo) -> ListenersSettings:
         limits, dovecot = info.data.get("limits"), value.dovecot
-        least = limits.max_message_bytes + _LEARNED_BYTES if limits else 0
+        least = limits.max_message_bytes + _OTHER_STATE_BYTES if limits else 0
         if dovecot and dovecot.spool_max_bytes < least:
             text = f"must be at least limits.max_message_bytes and 16 MiB more ({least})"
             raise located_error([(("dovecot", "spool_max_bytes"), text, dovecot.spool_max_bytes)])

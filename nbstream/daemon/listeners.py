@@ -100,7 +100,7 @@ def make_listener(
         blocking_client=parts.clients.blocking_client,
         redis_timeout_seconds=settings.redis.timeout_seconds,
         keys=parts.model.keys,
-        state_dir=settings.state_dir,
+        state=parts.state,
         hostname=settings.hostname,
         settings=settings,
         parts=parts,

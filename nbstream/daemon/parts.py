@@ -39,6 +39,7 @@ from nbstream.store.connection import look_for_primary
 from nbstream.store.mirror.eviction import Evictor
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.sender_lists import FollowedSenderLists
+from nbstream.store.state_file import StateFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,6 +106,7 @@ class ServerParts:
     own_models: OwnModels
     correspondents: Correspondents | None
     follower: Follower
+    state: StateFile
     bound_addresses: dict[str, ListenAddress] = field(default_factory=dict)
 
 
@@ -178,6 +180,7 @@ def make_parts(
         own_models=own_models,
         correspondents=correspondents,
         follower=make_follower(clients, followed),
+        state=StateFile(settings.state_dir),
     )
 
 

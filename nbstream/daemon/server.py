@@ -235,6 +235,7 @@ class Server:
             ]
             await asyncio.gather(*drains)
         await parts.next_hop.close()
+        await asyncio.to_thread(parts.state.close)
 
 
 async def _drain_listener(name: str, listener: Listener, seconds: float) -> None:

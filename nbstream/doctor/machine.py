@@ -13,8 +13,7 @@ from nbstream.delivery.quarantine import Quarantine
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.findings import ok, problem, warning
-from nbstream.listeners.dovecot.spool import FAILED, MAX_FAILED, measure_backlog
-from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
+from nbstream.listeners.dovecot.spool import FAILED, MAX_FAILED, SpoolBacklog, measure_backlog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -127,17 +126,17 @@ def _quarantine(site: Site) -> Iterator[Finding]:
 
 
 def _spool(site: Site) -> Iterator[Finding]:
-    """Yield what waits in the spool of reported messages, where there is one."""
-    folder = site.settings.state_dir / SPOOL_FOLDER
-    if not folder.exists():
+    """Yield what waits in the spool of reported messages, where there is a listener for it or something waits."""
+    state_dir, is_on = site.settings.state_dir, site.settings.listeners.dovecot is not None
+    backlog = measure_backlog(state_dir)
+    if not is_on and backlog == SpoolBacklog():
         return
-    backlog = measure_backlog(folder)
     seconds = backlog.oldest_seconds(time.time())
-    if backlog.waiting and site.settings.listeners.dovecot is None:
+    if backlog.waiting and not is_on:
         yield SPOOL_WITHOUT_LISTENER(count=backlog.waiting)
     elif seconds > _LATE_SECONDS:
         yield SPOOL_LATE(count=backlog.waiting, minutes=seconds / 60)
     else:
         yield SPOOL(count=backlog.waiting)
     if backlog.failed:
-        yield SPOOL_FAILED(count=backlog.failed, folder=folder / FAILED, limit=MAX_FAILED)
+        yield SPOOL_FAILED(count=backlog.failed, folder=state_dir / FAILED, limit=MAX_FAILED)

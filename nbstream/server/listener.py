@@ -14,7 +14,6 @@ from nbstream.server.limits import ListenerLimits
 
 if TYPE_CHECKING:
     import socket
-    from pathlib import Path
 
     from redis.asyncio import Redis
 
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from nbstream.server.settings import LimitsSettings
     from nbstream.settings.values import Section
     from nbstream.store.model.keys import ModelKeys
+    from nbstream.store.state_file import StateFile
 
 
 class Listener(Protocol):
@@ -68,7 +68,7 @@ class ListenerContext:
     blocking_client: Redis
     redis_timeout_seconds: float
     keys: ModelKeys
-    state_dir: Path
+    state: StateFile
     hostname: str | None
 
 

@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -62,7 +63,7 @@ class Site:
     @property
     def waiting(self) -> int:
         """How many messages are in the spool."""
-        return measure_backlog(self.state / "spool").waiting
+        return measure_backlog(self.state).waiting
 
     def errors(self, lines: int) -> list[str]:
         """The errors and warnings that Dovecot has logged after so many lines."""
@@ -214,21 +215,17 @@ def test_a_spool_of_the_largest_size_refuses_and_takes_again_and_the_folder_is_t
 
 
 @pytest.fixture
-def site_on_small_disk(site: Site, small_disk: Path) -> Iterator[Site]:
-    """With its spool on a disk of 4 MB."""
-    spool, kept, on_small_disk = site.state / "spool", site.state / "kept", small_disk / "spool"
-    on_small_disk.mkdir()
-    with site.stopped():
-        spool.rename(kept)
-        spool.symlink_to(on_small_disk)
+def site_with_small_files(site: Site) -> Iterator[Site]:
+    """Whose files may grow up to 4 MB, as on a small disk."""
+    pid = site.daemon.process.pid
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (4 << 20, hard))
     yield site
-    with site.stopped():
-        spool.unlink()
-        kept.rename(spool)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_refuses_and_the_folder_is_taught_once_more(site_on_small_disk: Site) -> None:
-    site, moved = site_on_small_disk, 12
+def test_a_full_disk_refuses_and_the_folder_is_taught_once_more(site_with_small_files: Site) -> None:
+    site, moved = site_with_small_files, 12
     before = site.before()
     site.dovecot.put("INBOX", *(message(LINE * 5_000) for _ in range(moved)))
     os.kill(site.redis, signal.SIGSTOP)

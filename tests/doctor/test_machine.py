@@ -13,10 +13,9 @@ from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.doctor import machine
 from nbstream.doctor.machine import disk_finding, examine_machine
 from nbstream.findings import FindingKind
-from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
 from nbstream.listeners.dovecot.spool import SpooledMessage, keep_failed
 from tests.doctor.sites import is_of, make_site, the
-from tests.listeners.dovecot.spools import SpoolWriter
+from tests.listeners.dovecot.spools import add_all
 
 
 def file_system(free_bytes: int, files: int = 10**6, free_files: int = 10**6) -> os.statvfs_result:
@@ -58,20 +57,26 @@ async def test_the_room_of_the_quarantine_in_all_and_for_the_user_with_most(tmp_
 
 
 async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> None:
-    folder, listener = tmp_path / "state" / SPOOL_FOLDER, "listeners: {dovecot: {}}\n"
-    (tmp_path / "state").mkdir(mode=0o700)
-    writer = SpoolWriter(folder)
-    writer.append([SpooledMessage("spam", "user ann", int(time.time()), b"Subject: x\r\n\r\nprize\r\n")])
+    content, listener = b"Subject: x\r\n\r\nprize\r\n", "listeners: {dovecot: {}}\n"
+    await add_all(tmp_path / "state", [SpooledMessage("spam", "user ann", int(time.time()), content)])
     the(await examine_machine(make_site(tmp_path)), machine.SPOOL_WITHOUT_LISTENER)
     the(await examine_machine(make_site(tmp_path, listener)), machine.SPOOL)
 
     old = tmp_path / "old"
     old.mkdir()
-    writer = SpoolWriter(old / "state" / SPOOL_FOLDER)
-    writer.append([SpooledMessage("spam", "user ann", int(time.time()) - 600, b"Subject: x\r\n\r\nprize\r\n")])
-    keep_failed(old / "state" / SPOOL_FOLDER, "spam", b"Subject: x\r\n\r\nprize\r\n", 1 << 20)
+    await add_all(old / "state", [SpooledMessage("spam", "user ann", int(time.time()) - 600, content)])
+    keep_failed(old / "state", "spam", content, 1 << 20)
 
     found = await examine_machine(make_site(old, listener))
 
     assert "10 minutes" in the(found, machine.SPOOL_LATE).what
     assert "1 reported" in the(found, machine.SPOOL_FAILED).what
+
+
+async def test_a_state_file_that_cannot_be_used_is_a_finding_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "state" / "state.sqlite").write_text("this is no database\n" * 1000)
+
+    found = await examine_machine(make_site(tmp_path))
+
+    assert any("state.sqlite" in each.what and "move it away" in each.what for each in found)

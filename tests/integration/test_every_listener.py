@@ -268,7 +268,7 @@ def test_reloads_and_a_drain_under_load_lose_double_and_garble_nothing(
 
     reported = clients["dovecot"]
     with DaemonProcess(site.file):
-        wait_until(lambda: measure_backlog(site.state / "spool") == SpoolBacklog())
+        wait_until(lambda: measure_backlog(site.state) == SpoolBacklog())
         learned = json.loads(command("status", "--json", "-c", site.file).stdout)["learned"]["spam"]
     assert len(reported.answered) <= learned <= len(reported.answered) + len(reported.unanswered)
 

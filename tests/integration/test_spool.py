@@ -7,13 +7,17 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
+from nbstream.store.state_file import NAME
+from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, command, wait_until
 from tests.integration.spool_client import REFUSED, TAKEN, numbered, report
 from tests.integration.test_full_disk import fill
@@ -52,7 +56,7 @@ def site_with_spool(folder: Path, **options: object) -> tuple[Site, Path]:
 
 def is_learned(daemon: DaemonProcess, site: Site, count: int) -> bool:
     learned = daemon.metric('nbstream_model_messages{class="spam"}')
-    return learned == count and measure_backlog(site.state / "spool") == SpoolBacklog()
+    return learned == count and measure_backlog(site.state) == SpoolBacklog()
 
 
 def learned_in_redis(site: Site) -> dict[str, int]:
@@ -77,14 +81,14 @@ def test_workers_that_are_killed_lose_nothing_and_another_one_learns(tmp_path: P
             for reporter in reporters:
                 reporter.stop()
         taken = {number for reporter in reporters for number in reporter.taken}
-        wait_until(lambda: measure_backlog(site.state / "spool").waiting == 0)
+        wait_until(lambda: measure_backlog(site.state).waiting == 0)
 
         # All of them are known: to say it again changes nothing. What was not answered may be known, too.
         known = learned_in_redis(site)
         assert len(taken) <= known["spam"] <= next(numbers)
         for number in taken:
             assert report(path, numbered(number)) == TAKEN
-        wait_until(lambda: measure_backlog(site.state / "spool") == SpoolBacklog())
+        wait_until(lambda: measure_backlog(site.state) == SpoolBacklog())
         assert learned_in_redis(site) == known
 
 
@@ -94,7 +98,7 @@ def test_a_killed_daemon_learns_after_its_start_what_waited(tmp_path: Path, redi
         os.kill(int((site.state / "redis.server").read_text()), signal.SIGSTOP)
         for number in range(50):
             assert report(path, numbered(number)) == TAKEN
-        assert measure_backlog(site.state / "spool").waiting == 50
+        assert measure_backlog(site.state).waiting == 50
         wait_until(lambda: daemon.metric("nbstream_spool_waiting") == 50)
         os.kill(int((site.state / "redis.server").read_text()), signal.SIGCONT)
         daemon.process.kill()
@@ -122,31 +126,29 @@ def test_a_reload_and_a_drain_under_load_lose_nothing(tmp_path: Path, redis_bina
     assert not path.exists()
 
     with DaemonProcess(site.file):
-        wait_until(lambda: measure_backlog(site.state / "spool").waiting == 0)
+        wait_until(lambda: measure_backlog(site.state).waiting == 0)
         # What came in the last moment may be known and not answered: Dovecot would hand it over again.
         assert taken <= learned_in_redis(site)["spam"] <= next(numbers)
 
 
 @pytest.mark.soak
 def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, redis_binary: Path) -> None:
-    site, _ = site_with_spool(tmp_path, workers=1, text="drain_seconds: 1")
-    (site.state / "spool").mkdir(parents=True)
-    os.mkfifo(site.state / "spool" / "position")  # who opens it waits for a writer
+    """Here another process keeps the lock of those who write."""
+    site, path = site_with_spool(tmp_path, workers=1, text="drain_seconds: 1")
     with DaemonProcess(site.file) as daemon:
-        assert daemon.get("/healthz")[0] == 200
-        assert daemon.stop() == 0
+        assert report(path, numbered(0)) == TAKEN
+        with closing(sqlite3.connect(site.state / NAME, isolation_level=None)) as database:
+            database.execute("BEGIN IMMEDIATE")
+            assert daemon.get("/healthz")[0] == 200
+            assert daemon.stop() == 0
 
 
 def test_a_full_disk_refuses_and_loses_nothing_acknowledged(
-    small_disk: Path, tmp_path: Path, redis_binary: Path, program: Callable[[str], str]
+    small_disk: Path, tmp_path: Path, own_redis: RedisServer
 ) -> None:
     path, config = tmp_path / "nbstream-report", tmp_path / "nb.yaml"
-    state = tmp_path / "state"
-    state.mkdir()
-    (state / "spool").symlink_to(small_disk / "spool")
-    (small_disk / "spool").mkdir()
     config.write_text(
-        f"state_dir: {state}\nlog: {{format: json}}\n"
+        f"state_dir: {small_disk}\nlog: {{format: json}}\nredis: {{url: '{own_redis.url}'}}\n"
         f"listeners: {{smtp: null, http: {{listen: 127.0.0.1:0}}, dovecot: {{listen: 'unix:{path}'}}}}\n"
     )
     with DaemonProcess(config) as daemon:
@@ -173,5 +175,5 @@ def test_the_last_label_of_a_message_holds(tmp_path: Path, redis_binary: Path, l
         for _ in range(10):
             for each in (other, label):
                 assert report(path, numbered(1), each) == TAKEN
-        wait_until(lambda: measure_backlog(site.state / "spool").waiting == 0)
+        wait_until(lambda: measure_backlog(site.state).waiting == 0)
         assert learned_in_redis(site) == {label: 1, other: 0}

@@ -24,7 +24,6 @@ from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.evaluation.measures import finite_or_none
 from nbstream.filter import learned_by_class
-from nbstream.listeners.dovecot.spool import FOLDER as SPOOL_FOLDER
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
 from nbstream.own_models.index import OwnModelIndex
 from nbstream.policy.autolearn import model_state
@@ -156,11 +155,10 @@ async def collect_status(settings: Settings) -> Status:
 
 
 def _measure_spool(state_dir: Path) -> SpoolBacklog:
-    folder = state_dir / SPOOL_FOLDER
     try:
-        return measure_backlog(folder)
+        return measure_backlog(state_dir)
     except OSError as error:
-        raise ConfigError(f"the spool {folder} cannot be read: {error}") from error
+        raise ConfigError(f"the spool in {state_dir} cannot be read: {error}") from error
 
 
 async def _collect_model_summary(

@@ -6,8 +6,8 @@ Rules:
   the lock.
 - While Redis is away, or refuses to write, the message stays where it is and is tried again. An attempt that ends
   by a fault, or with the process, is counted; after ``MAX_TRIES`` of them the message is set aside.
-- A label insists only in its first attempt, and only if it came to the spool since this process learns from it:
-  what may be a repetition of ours must not be taken for a person who says it again (``policy.lesson_source``).
+- A label insists only in its first attempt: what may be a repetition of ours must not be taken for a person who
+  says it again (``policy.lesson_source``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbstream.errors import CountsFull, StoreUnavailable
-from nbstream.listeners.dovecot.spool import SpoolReader, measure_backlog, open_learner_lock
+from nbstream.listeners.dovecot.spool import measure_backlog
 from nbstream.logs import event_fields
 from nbstream.policy.lesson_source import Insistence, user_of_actor
 from nbstream.store.backoff import Backoff
@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 MAX_TRIES = 3
 _POLL_SECONDS = 0.5  # until a message is seen that another worker has accepted, or a lock that was given back
-_TIDY_SECONDS = 10.0  # after the last message: learned mail is removed then
 _MEASURE_SECONDS = 2.0
 _PUT_BACK_SECONDS = 2.0  # on a disk that hangs, when the daemon ends
 
@@ -46,7 +45,7 @@ class SpoolLearner:
     """Learns from the spool until it is drained."""
 
     def __init__(self, spool: MessageSpool, message_service: MessageService, observer: SpoolMetrics) -> None:
-        self._folder, self._max_failed_bytes = spool.folder, spool.max_bytes
+        self._spool = spool
         self._message_service = message_service
         self._observer = observer
         self._wake = asyncio.Event()
@@ -74,13 +73,12 @@ class SpoolLearner:
         self._wake.set()
 
     async def _learn_with_lock(self, backoff: Backoff) -> None:
-        with await asyncio.to_thread(open_learner_lock, self._folder) as lock:
+        with await asyncio.to_thread(self._spool.open_lock) as lock:
             if not await self._has_lock(lock):
                 return
-            reader = await asyncio.to_thread(SpoolReader, self._folder, self._max_failed_bytes)
             measuring = asyncio.create_task(self._measure(), name="spool: backlog")
             try:
-                await self._learn_all(reader, backoff)
+                await self._learn_all(backoff)
             finally:
                 measuring.cancel()
 
@@ -92,60 +90,60 @@ class SpoolLearner:
                 return False
         return True
 
-    async def _learn_all(self, reader: SpoolReader, backoff: Backoff) -> None:
-        idle_since = time.monotonic()
+    async def _learn_all(self, backoff: Backoff) -> None:
+        learned: SpoolEntry | None = None
         while not self._draining.is_set():
             stop_if_cancelled()
             self._wake.clear()
-            entry = await asyncio.to_thread(reader.take)
-            if entry is not None:
-                await self._try_entry(reader, entry, backoff)
-                idle_since = time.monotonic()
+            if entry := await self._spool.take(learned):  # both in one write to the disk
+                learned = entry if await self._try_entry(entry, backoff) else None
                 continue
-            if time.monotonic() - idle_since > _TIDY_SECONDS:
-                await asyncio.to_thread(reader.remove_learned)
-                idle_since = time.monotonic()
+            learned = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await self._wake.wait()
+        if learned:
+            await self._spool.finish(learned)
 
-    async def _try_entry(self, reader: SpoolReader, entry: SpoolEntry, backoff: Backoff) -> None:
-        """Make one attempt, write down what became of it, and wait where it has to be made again."""
+    async def _try_entry(self, entry: SpoolEntry, backoff: Backoff) -> bool:
+        """Make one attempt; return whether it was learned.
+
+        Else what became of it is written down, after a wait where it has to be made again.
+        """
         if entry.tries >= MAX_TRIES:
-            await asyncio.to_thread(reader.set_aside, entry)
+            await self._spool.set_aside(entry)
             self._observer.set_aside()
             fields = event_fields(listener="dovecot", label=entry.message.label, actor=entry.message.actor)
             _log.error("a message of the spool was set aside: it cannot be learned", extra=fields)
-            return
+            return False
         try:
             await self._learn(entry)
         except asyncio.CancelledError:
             with suppress(TimeoutError):  # else the attempt is counted, as that of a process that was killed
                 async with asyncio.timeout(_PUT_BACK_SECONDS):
-                    await asyncio.to_thread(reader.put_back, entry)
+                    await self._spool.put_back(entry)
             raise
         except (StoreUnavailable, CountsFull) as error:
-            await asyncio.to_thread(reader.put_back, entry)
+            await self._spool.put_back(entry)
             self._log_failure(error)
             await self._pause(backoff.next_wait())
-            return
+            return False
         except Exception as error:  # noqa: BLE001 - a fault in one message must not stop the others
-            await asyncio.to_thread(reader.count_fault, entry)
             self._message_service.report_fault()
             _log.error("dovecot: a lesson failed: %s", error, exc_info=True)
             await self._pause(backoff.next_wait())
-            return
-        await asyncio.to_thread(reader.finish, entry)
+            return False
         backoff.reset()
         self._observer.learned_from_spool(max(0.0, time.time() - entry.message.received_at))
         if self._is_failing:
             self._is_failing = False
             _log.info("messages are learned from the spool again")
+        return True
 
     async def _learn(self, entry: SpoolEntry) -> None:
         message = entry.message
         handler = self._message_service.message_handler()
-        insistence = Insistence.NEVER if entry.may_be_repeated else Insistence.AFTER_PAUSE
+        insistence = Insistence.NEVER if entry.was_tried else Insistence.AFTER_PAUSE
         parsed = await handler.parse_taught_mail(message.content)
         user = user_of_actor(message.actor)
         await handler.try_learn(parsed, message.label, message.actor, insistence, user=user)
@@ -155,7 +153,7 @@ class SpoolLearner:
         while True:
             started = time.monotonic()
             with suppress(OSError):  # learning logs it
-                self._observer.backlog_measured(await asyncio.to_thread(measure_backlog, self._folder))
+                self._observer.backlog_measured(await asyncio.to_thread(measure_backlog, self._spool.state_dir))
             await asyncio.sleep(_MEASURE_SECONDS + 20 * (time.monotonic() - started))
 
     async def _pause(self, seconds: float) -> None:

@@ -86,7 +86,6 @@ class DovecotListener:
         """Stop accepting, finish what is in hand within ``seconds``, then close; what waits stays in the spool."""
         self._learner.drain()
         await asyncio.gather(self.connections.drain(seconds), self._end_learning(seconds))
-        await self._spool.close()
 
     async def _end_learning(self, seconds: float) -> None:
         if self._learning is None:

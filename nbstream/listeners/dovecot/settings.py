@@ -45,6 +45,6 @@ class DovecotListenerSettings(Section):
 
     spool_max_bytes: ByteCount = 1 << 30
     """The bytes of the spool on the disk, in ``state_dir``. A message beyond that is refused. It must be at least
-    ``limits.max_message_bytes`` and 16 MiB more, for what was learned and is not removed yet. What was set aside
-    because it cannot be learned may have as many bytes again.
+    ``limits.max_message_bytes`` and 16 MiB more, for what else is in the same file. What was set aside because it
+    cannot be learned may have as many bytes again.
     """

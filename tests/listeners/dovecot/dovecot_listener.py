@@ -24,6 +24,7 @@ from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService
 from nbstream.server.sockets import open_listening_socket
+from nbstream.store.state_file import StateFile
 from tests.listeners.filters import OpenFilter, open_filter
 from tests.listeners.runtimes import HAM_ADDRESS, SPAM_ADDRESS, make_runtime
 from tests.waiting import DEADLINE_SECONDS, until
@@ -98,7 +99,7 @@ class RunningDovecotListener:
 
 @asynccontextmanager
 async def open_dovecot(client: Redis, folder: Path, **options: Any) -> AsyncIterator[RunningDovecotListener]:
-    """Run a listener whose spool is in ``folder``; ``options`` are those of its parts."""
+    """Run a listener whose state file is in ``folder``; ``options`` are those of its parts."""
     metrics = DaemonMetrics.create(PYTHON)
     policy = FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1})
     trusted = options.pop("trusted_users", frozenset({os.getuid()}))
@@ -108,7 +109,9 @@ async def open_dovecot(client: Redis, folder: Path, **options: Any) -> AsyncIter
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, policy, follow=True))
         runtime = make_runtime(opened_filter.spam_filter)
         service = MessageService("dovecot", runtime, metrics.delivery)
-        spool = MessageSpool(folder / "spool", max_bytes)
+        state = StateFile(folder)
+        stack.callback(state.close)
+        spool = MessageSpool(state, max_bytes)
         path = folder / "nbstream-report"
         listener = DovecotListener(
             ListenerLimits(**options), trusted, spool, bytes_in_flight, service, SpoolMetrics(metrics.registry)
@@ -116,6 +119,6 @@ async def open_dovecot(client: Redis, folder: Path, **options: Any) -> AsyncIter
         with suppress(FileNotFoundError):
             path.unlink()
         await listener.start(open_listening_socket(UnixAddress(path)))
-        running = RunningDovecotListener(listener, opened_filter, metrics, path, folder / "spool", bytes_in_flight)
+        running = RunningDovecotListener(listener, opened_filter, metrics, path, folder, bytes_in_flight)
         stack.push_async_callback(running.drain)
         yield running

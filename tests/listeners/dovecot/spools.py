@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
-from nbstream.listeners.dovecot.spool import SpooledMessage, SpoolReader
-from nbstream.store.journal.frames import pack_frame
-from nbstream.store.journal.journal import Journal
-from nbstream.store.journal.writer import SEGMENT_BYTES, JournalWriter
+from nbstream.listeners.dovecot.spool import MessageSpool, SpooledMessage
+from nbstream.store.state_file import StateFile
 
 MAX_BYTES = 1 << 20
 
@@ -17,29 +16,22 @@ def message(number: int, content: bytes = b"Subject: x\r\n\r\nprize\r\n") -> Spo
     return SpooledMessage("spam", f"user ann{number}", 1_700_000_000 + number, content)
 
 
-def frame(spooled: SpooledMessage) -> bytes:
-    return pack_frame(spooled.pack())
+@asynccontextmanager
+async def open_spool(state_dir: Path, max_bytes: int = MAX_BYTES) -> AsyncIterator[MessageSpool]:
+    """The spool of one process, which ends at the end."""
+    with closing(StateFile(state_dir)) as state:
+        yield MessageSpool(state, max_bytes)
 
 
-class SpoolWriter:
-    """Another process that adds messages."""
-
-    def __init__(self, folder: Path, max_bytes: int = MAX_BYTES, segment_bytes: int = SEGMENT_BYTES) -> None:
-        self._writer = JournalWriter(Journal(folder), max_bytes, segment_bytes)
-
-    def append(self, messages: Sequence[SpooledMessage]) -> None:
-        self._writer.append([message.pack() for message in messages])
+async def add_all(state_dir: Path, messages: Sequence[SpooledMessage]) -> None:
+    """Another process adds messages, one after the other."""
+    async with open_spool(state_dir) as spool:
+        for each in messages:
+            await spool.add(each)
 
 
-def segments(folder: Path) -> list[Path]:
-    """The files of the segments, in their order."""
-    journal = Journal(folder)
-    return [journal.path(number) for number in journal.segments()]
-
-
-def read_all(reader: SpoolReader) -> list[SpooledMessage]:
-    messages = []
-    while (entry := reader.take()) is not None:
-        messages.append(entry.message)
-        reader.finish(entry)
+async def read_all(spool: MessageSpool) -> list[SpooledMessage]:
+    messages, learned = [], None
+    while learned := await spool.take(learned):
+        messages.append(learned.message)
     return messages

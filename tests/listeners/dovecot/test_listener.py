@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter
 from nbstream.listeners.dovecot import learner
-from nbstream.listeners.dovecot.spool import SpooledMessage, SpoolEntry, SpoolReader
+from nbstream.listeners.dovecot.spool import FAILED, MessageSpool, SpooledMessage, SpoolEntry
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
@@ -31,7 +31,7 @@ from tests.listeners.dovecot.dovecot_listener import (
     open_dovecot,
     report,
 )
-from tests.listeners.dovecot.spools import SpoolWriter
+from tests.listeners.dovecot.spools import add_all, open_spool
 from tests.listeners.runtimes import make_runtime
 from tests.own_models.site import ANN, open_site, own_model
 from tests.waiting import DEADLINE_SECONDS, until
@@ -88,7 +88,7 @@ async def test_many_at_once_are_all_learned(dovecot: RunningDovecotListener) -> 
 
 
 async def test_what_waits_is_learned_after_a_restart(client: Redis, tmp_path: Path) -> None:
-    SpoolWriter(tmp_path / "spool").append([SpooledMessage("spam", "user ann", 1, PRIZE)])
+    await add_all(tmp_path, [SpooledMessage("spam", "user ann", 1, PRIZE)])
     async with open_dovecot(client, tmp_path) as dovecot:
         await dovecot.until_learned()
         assert dovecot.learned == {"spam": 1, "ham": 0}
@@ -166,8 +166,9 @@ async def test_a_person_insists_by_saying_it_again(dovecot: RunningDovecotListen
 async def test_what_may_be_a_repetition_of_the_spool_does_not_insist(client: Redis, tmp_path: Path) -> None:
     async with open_dovecot(client, tmp_path) as dovecot:
         await teach_dispute(dovecot.opened_filter.spam_filter, source="smtp")
-    SpoolWriter(tmp_path / "spool").append([SpooledMessage("ham", "user ann", 1, DISPUTED.raw)])
-    SpoolReader(tmp_path / "spool").take()  # a process that learned it, and died before it wrote that down
+    await add_all(tmp_path, [SpooledMessage("ham", "user ann", 1, DISPUTED.raw)])
+    async with open_spool(tmp_path) as spool:
+        await spool.take()  # a process that learned it, and died before it wrote that down
 
     async with open_dovecot(client, tmp_path) as dovecot:
         await dovecot.until_learned()
@@ -213,14 +214,14 @@ async def test_a_message_that_cannot_be_learned_is_set_aside_and_the_others_are_
 
     assert dovecot.learned == {"spam": 2, "ham": 0}
     assert dovecot.metric("nbstream_spool_messages_total", outcome="failed") == 1
-    (kept,) = (dovecot.folder / "failed" / "spam").iterdir()
+    (kept,) = (dovecot.folder / FAILED / "spam").iterdir()
     assert kept.read_bytes() == poison
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
 async def test_a_full_spool_refuses_and_takes_again_when_it_has_room(client: Redis, tmp_path: Path) -> None:
-    large = PRIZE + b"x" * 2000
-    async with open_dovecot(client, tmp_path, spool_max_bytes=2000) as dovecot:
+    large = PRIZE + b"x" * 100_000
+    async with open_dovecot(client, tmp_path, spool_max_bytes=100_000) as dovecot:
         assert await dovecot.send(report("spam", large)) == REFUSED
         assert dovecot.metric("nbstream_spool_messages_total", outcome="refused") == 1
         assert await dovecot.send(report("spam")) == TAKEN
@@ -233,7 +234,7 @@ async def test_another_process_learns_when_the_first_has_ended(client: Redis, tm
         first.listener._learning.cancel()
         assert await second.send(report("spam")) == TAKEN
         await until(lambda: second.metric("nbstream_spool_messages_total", outcome="learned") == 1)
-        assert second.backlog.waiting == 0
+        await second.until_learned()
 
 
 # Clients
@@ -311,19 +312,19 @@ async def test_a_drain_gives_a_lesson_up_that_does_not_end_and_counts_no_attempt
     client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_hangs: bool
 ) -> None:
     begun, disk = asyncio.Event(), threading.Event()
-    put_back = SpoolReader.put_back
+    put_back = MessageSpool.put_back
 
     async def never_ends(*_: object) -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    def put_back_slowly(reader: SpoolReader, entry: SpoolEntry) -> None:
+    async def put_back_slowly(spool: MessageSpool, entry: SpoolEntry) -> None:
         if disk_hangs:
-            disk.wait()
-        put_back(reader, entry)
+            await asyncio.to_thread(disk.wait)
+        await put_back(spool, entry)
 
     monkeypatch.setattr(Filter, "learn", never_ends)
-    monkeypatch.setattr(SpoolReader, "put_back", put_back_slowly)
+    monkeypatch.setattr(MessageSpool, "put_back", put_back_slowly)
     monkeypatch.setattr(learner, "_PUT_BACK_SECONDS", 0.1 if disk_hangs else DEADLINE_SECONDS)
     async with open_dovecot(client, tmp_path) as dovecot:
         assert await dovecot.send(report("spam")) == TAKEN
@@ -333,7 +334,8 @@ async def test_a_drain_gives_a_lesson_up_that_does_not_end_and_counts_no_attempt
             await dovecot.listener.drain(0)
 
         dovecot.is_drained = True
-        entry = SpoolReader(dovecot.folder).take()
+        async with open_spool(tmp_path) as spool:
+            entry = await spool.take()
         disk.set()
     assert entry is not None
     assert entry.tries == (1 if disk_hangs else 0)

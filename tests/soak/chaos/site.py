@@ -80,8 +80,8 @@ class Host:
         return self.folder / "report"
 
     @property
-    def spool(self) -> Path:
-        return self.folder / "state" / "spool"
+    def state(self) -> Path:
+        return self.folder / "state"
 
     @property
     def quarantine(self) -> Path:

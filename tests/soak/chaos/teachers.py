@@ -133,11 +133,11 @@ class Teachers:
             reported.append(await self.teaching.by_spool(generator.choice(hosts), number, label))
             await asyncio.sleep(_PAUSE_SECONDS)
         try:
-            await until(lambda: not any(measure_backlog(host.spool).waiting for host in hosts), _SPOOL_SECONDS)
+            await until(lambda: not any(measure_backlog(host.state).waiting for host in hosts), _SPOOL_SECONDS)
         except TimeoutError:
             self._site.journal.add_problem(f"messages wait in a spool {_SPOOL_SECONDS:.0f} s after the last fault")
         for host in hosts:
-            if failed := measure_backlog(host.spool).failed:
+            if failed := measure_backlog(host.state).failed:
                 self._site.journal.add_problem(f"host {host.name} has set {failed} messages aside")
         for lesson in reported:
             self.teaching.write_spooled(lesson)

@@ -1,0 +1,256 @@
+"""What is kept on this host besides mail and keys: ``state.sqlite`` in ``state_dir``, with a table for each use.
+
+Rules:
+
+- What a ``StateFile`` has answered survives the end of the process and a power cut. One thread of the process
+  writes. Changes that wait together are one transaction; one that fails takes back itself alone.
+- Several processes may use the file: each transaction takes the lock of writers before it reads.
+- An object may be made before a fork: the file is opened by the thread, at the first change.
+- The file is readable by its owner alone. What was removed leaves the disk some seconds after the last change.
+- Errors are ``OSError``. That of a file that cannot be used says what to do. Until it is done, nothing is stored
+  and nothing is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from nbstream.durable_files import make_folder, sync_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = "state.sqlite"
+
+_APPLICATION_ID = int.from_bytes(b"nbss")
+_FORMAT = 1
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS spooled (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, label TEXT NOT NULL, actor TEXT NOT NULL, received_at INTEGER NOT NULL,
+    tries INTEGER NOT NULL DEFAULT 0, was_tried INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE IF NOT EXISTS spooled_content (id INTEGER PRIMARY KEY, content BLOB NOT NULL);
+PRAGMA application_id = {_APPLICATION_ID};
+PRAGMA user_version = {_FORMAT};
+COMMIT;
+"""
+# A change of a row writes all of it again, so the content of a message has a row of its own.
+
+_LOCK_SECONDS = 10.0  # others keep the lock for one transaction
+_TOGETHER = 100  # changes of one transaction
+_TIDY_SECONDS = 10.0
+_CLOSE_SECONDS = 1.0  # for what is still to be written
+
+_PASSING_ERRORS = {
+    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_READONLY,
+}  # fmt: skip
+"""Those of SQLite that say nothing of the file; every other one says that it is damaged."""
+
+Answer = TypeVar("Answer")
+Change: TypeAlias = Callable[[sqlite3.Connection], Answer]
+"""What is done within a transaction."""
+
+
+class StateFile:
+    """The state file in ``state_dir``; folder and file are made at the first change."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.path = state_dir / NAME
+        self._waiting: dict[Future[Any], Change[Any]] = {}
+        self._has_news = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query, none where there is no file. It does not wait for those who write."""
+        with _understandable_errors(self.path):
+            if not self.path.exists():
+                return []
+            with closing(_open(self.path)) as database:
+                return database.execute(query, values).fetchall()
+
+    def write(self, change: Change[Answer]) -> Answer:
+        """Return what ``change`` returns, once it is on the disk; the caller's thread waits."""
+        return self._submit(change).result()
+
+    async def write_soon(self, change: Change[Answer]) -> Answer:
+        """Return what ``change`` returns, once it is on the disk.
+
+        Who stops waiting takes it along, since a disk that hangs must not gather changes in memory. What is just
+        being written may be in the file then.
+        """
+        return await asyncio.wrap_future(self._submit(change))
+
+    def close(self) -> None:
+        """Write what waits, and close the file; what the disk does not finish is left to the thread."""
+        with self._has_news:
+            self._is_closed = True
+            self._has_news.notify()
+        if self._thread:
+            self._thread.join(_CLOSE_SECONDS)
+        for future in list(self._waiting):
+            future.cancel()
+
+    def _submit(self, change: Change[Answer]) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        with self._has_news:
+            if self._is_closed:
+                raise OSError(errno.EBADF, "the file is closed", str(self.path))
+            self._waiting[future] = change
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="state file", daemon=True)
+                self._thread.start()
+            self._has_news.notify()
+        future.add_done_callback(self._forget)
+        return future
+
+    def _forget(self, future: Future[Any]) -> None:
+        with self._has_news:
+            self._waiting.pop(future, None)
+
+    def _run(self) -> None:
+        """Write what waits until the file is closed; after a failure it is opened anew."""
+        database: sqlite3.Connection | None = None
+        is_untidy = False
+        while (changes := self._take(_TIDY_SECONDS if is_untidy else None)) is not None:
+            results: list[object] = []
+            try:
+                with _understandable_errors(self.path):
+                    if database is None:
+                        _make_file(self.path)
+                        database = _open(self.path)
+                    if changes:
+                        results = _commit(database, list(changes.values()))
+                    else:
+                        _tidy(database)
+                is_untidy = bool(changes)
+            except BaseException as error:  # noqa: BLE001 - it is raised where the change is waited for
+                results = [error] * len(changes)
+                is_untidy = False
+                if database:
+                    database.close()
+                    database = None
+            for future, result in zip(changes, results, strict=True):
+                if isinstance(result, BaseException):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+            del changes, results  # else they were kept in memory while the thread waits
+        if database:
+            database.close()
+
+    def _take(self, seconds: float | None) -> dict[Future[Any], Change[Any]] | None:
+        """Return the next changes, none after so many seconds without one; None when the file is closed."""
+        with self._has_news:
+            self._has_news.wait_for(lambda: self._waiting or self._is_closed, seconds)
+            if not self._waiting and self._is_closed:
+                return None
+            futures = list(self._waiting)[:_TOGETHER]
+            taken = {future: self._waiting.pop(future) for future in futures}
+        return {future: change for future, change in taken.items() if future.set_running_or_notify_cancel()}
+
+
+def _make_file(path: Path) -> None:
+    """Make an empty file where there is none. Raises ``OSError`` where something else has its name."""
+    make_folder(path.parent)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with suppress(FileExistsError):
+        descriptor = os.open(path, flags, 0o600)
+        with closing(os.fdopen(descriptor)):
+            if os.geteuid() == 0:  # a command of root must not keep the daemon out
+                owner = path.parent.stat()
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        sync_folder(path.parent)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """Return a connection to the file, which is there; its tables are made if it is empty."""
+    if not stat.S_ISREG(path.lstat().st_mode):  # root must not write where a link of the daemon's user leads
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    # Absolute: SQLite takes :memory: for no file, and may take file: for a URI.
+    database = sqlite3.connect(path.absolute(), timeout=_LOCK_SECONDS, isolation_level=None)
+    try:
+        _prepare(database, path)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _prepare(database: sqlite3.Connection, path: Path) -> None:
+    if not database.execute("SELECT 1 FROM sqlite_master").fetchone():  # all of it is made at once
+        database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        database.executescript(_SCHEMA)
+    if (_pragma(database, "application_id"), _pragma(database, "user_version")) != (_APPLICATION_ID, _FORMAT):
+        raise OSError(errno.EINVAL, "it is of another program, or of another version of nbstream", str(path))
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = FULL")
+    database.execute("PRAGMA secure_delete = FAST")
+
+
+def used_bytes(database: sqlite3.Connection) -> int:
+    """Return how many bytes of the file are used, after the changes of this transaction."""
+    pages = _pragma(database, "page_count") - _pragma(database, "freelist_count")
+    return pages * _pragma(database, "page_size")
+
+
+def _pragma(database: sqlite3.Connection, name: str) -> int:
+    value: int = database.execute(f"PRAGMA {name}").fetchone()[0]
+    return value
+
+
+def _commit(database: sqlite3.Connection, changes: list[Change[Any]]) -> list[object]:
+    """Make the changes in one transaction; return the answer or the error of each."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        results = [_attempt(database, change) for change in changes]
+        database.execute("COMMIT")
+    except BaseException:
+        database.rollback()
+        raise
+    return results
+
+
+def _attempt(database: sqlite3.Connection, change: Change[Any]) -> object:
+    """Return what ``change`` returns, or its error after what it had done is undone; raises those of SQLite."""
+    database.execute("SAVEPOINT change")
+    try:
+        result = change(database)
+    except sqlite3.Error:
+        raise
+    except Exception as error:  # noqa: BLE001 - it is raised where the change is waited for
+        database.execute("ROLLBACK TO change")
+        result = error
+    database.execute("RELEASE change")
+    return result
+
+
+def _tidy(database: sqlite3.Connection) -> None:
+    """Give pages that nobody uses back to the disk, and empty the log beside the file."""
+    # A script: ``execute`` would make but the first of many steps, each of which frees one page.
+    database.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+@contextmanager
+def _understandable_errors(path: Path) -> Iterator[None]:
+    """Raise ``OSError`` for the errors of SQLite."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in _PASSING_ERRORS:
+            number = errno.ENOSPC if code == sqlite3.SQLITE_FULL else errno.EIO
+            raise OSError(number, str(error), str(path)) from error
+        text = f"the file is damaged ({error}): stop nbstream, move it away, and start nbstream again"
+        raise OSError(errno.EIO, text, str(path)) from error
