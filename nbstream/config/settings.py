@@ -112,20 +112,16 @@ class Settings(Section):
     """The whole configuration. ``Settings()`` has the defaults."""
 
     state_dir: FilePath = Path("~/.local/state/nbstream")
-    """The folder of everything that the daemon writes: the data of the embedded Redis, and Maildir and quarantine
-    unless they are elsewhere. One daemon at a time uses it.
-    """
+    """The folder of all that the daemon writes, unless a setting says otherwise. One daemon at a time uses it."""
 
     workers: Annotated[int | Literal["auto"], BeforeValidator(read_workers)] = 1
-    """How many processes serve mail; ``auto`` starts one for each CPU. With more than 1 a supervisor replaces
-    those that die. All limits of connections, bytes and entries hold for each worker.
-    """
+    """How many processes serve mail; ``auto`` starts one for each CPU. All limits hold for each worker."""
 
     redis: RedisSettings = RedisSettings()
     """The Redis that holds the counts, which all daemons with the same model share."""
 
     hostname: Annotated[str, BeforeValidator(read_host_name)] | None = None
-    """The name of this machine in the greeting of SMTP and LMTP. ``null`` is what the system says."""
+    """The name in the greeting of SMTP and LMTP. ``null`` is what the system says."""
 
     limits: LimitsSettings = LimitsSettings()
     """The limits of a message, and of what each listener has in hand."""
@@ -139,8 +135,8 @@ class Settings(Section):
     """
 
     on_filter_failure: Literal["pass", "defer"] = "pass"
-    """What happens to a message whose check fails. ``pass`` delivers it without a verdict; forged verdicts are
-    removed all the same. ``defer`` answers 451. (A next hop that fails always gives 451, or its own reply.)
+    """What happens to a message whose check fails. ``pass`` delivers it without a verdict, ``defer`` answers
+    451.
     """
 
     model: ModelSettings = ModelSettings()
@@ -160,14 +156,14 @@ class Settings(Section):
     """
 
     trusted_authserv_ids: AuthservIds = ()
-    """The servers whose results of SPF, DKIM, DMARC and the like become tokens, by their names in
-    Authentication-Results (RFC 8601). Name your own server only, and only if it removes fields with its name from
-    mail that it receives; for Postfix the handbook has the lines. A field counts above the topmost Received field.
+    """The servers whose results of SPF, DKIM and DMARC become tokens, by their names in Authentication-Results.
+    Name only servers of your own that remove fields with their name from incoming mail; for Postfix the
+    handbook has the lines. A field counts above the topmost Received field.
     """
 
     own_received_fields: Annotated[int, Field(ge=0, le=20)] = 0
-    """How many Received fields your own servers write above their Authentication-Results: those do not count as
-    the topmost one. With Postfix and OpenDKIM it is 1. More than 0 is safe only where forged fields are removed.
+    """How many Received fields your own servers write above their Authentication-Results: 1 with Postfix and
+    OpenDKIM. More than 0 is safe only where forged fields are removed.
     """
 
     verdict: VerdictSettings = VerdictSettings()
@@ -229,9 +225,7 @@ class Settings(Section):
     """The log of the daemon, which has one line for each message."""
 
     drain_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = 30
-    """How long a daemon that is stopped (SIGTERM) lets the work in hand finish, at all listeners together. 0 stops
-    at once, and clients try again later.
-    """
+    """How long a daemon that is stopped (SIGTERM) lets the work in hand finish."""
 
     @field_validator("listeners")
     @classmethod

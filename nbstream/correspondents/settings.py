@@ -15,12 +15,12 @@ class CorrespondentsSettings(Section):
     """For how long the daemon knows whom its users wrote to."""
 
     answer_days: Days = 90
-    """For how long an answer to a message of ours is known as one."""
+    """For how long an answer is known as one."""
 
     sender_days: Days = 365
-    """For how long a sender is known after a user last wrote to him."""
+    """For how long a sender is known after a user last wrote to them."""
 
     key_file: FilePath | None = None
-    """The key of the hashes, which is made where it is missing. Machines that share a model need copies of the
-    same file. ``null`` is ``correspondents.key`` in ``state_dir``.
+    """The key of the hashes, made where it is missing; ``null`` is ``correspondents.key`` in ``state_dir``.
+    Machines that share a model need copies.
     """

@@ -29,7 +29,7 @@ from nbstream.settings.values import (
 
 
 def read_server_name(value: object) -> str:
-    """Read the name of a server as its certificate has it: a host name, or an IP address without brackets."""
+    """Read a host name or an IP address."""
     with suppress(ValueError):
         return str(ip_address(value)) if isinstance(value, str) else read_host_name(value)
     return read_host_name(value)
@@ -118,43 +118,37 @@ class RelaySettings(Section):
     next_hop: Annotated[MaildirNextHopSetting | ServerNextHopSetting, BeforeValidator(read_next_hop)] = (
         MaildirNextHopSetting()
     )
-    """Where mail goes next. ``maildir`` is the folder ``Maildir`` in ``state_dir``, and ``maildir:PATH`` is
-    another Maildir. ``smtp://HOST:PORT`` or ``smtp:unix:/PATH`` is an SMTP server, ``lmtp://HOST:PORT`` or
-    ``lmtp:unix:/PATH`` an LMTP server such as Dovecot's, and ``smtps://HOST:PORT`` an SMTP server whose
-    connections are TLS from the beginning. With LMTP the SMTP listener takes one recipient a transaction.
+    """Where mail goes next. ``maildir`` is the folder ``Maildir`` in ``state_dir``, ``maildir:PATH`` another
+    one. PROTOCOL is ``smtp``, ``lmtp``, or ``smtps`` with TLS from the beginning. With LMTP the SMTP listener
+    takes one recipient a transaction.
     """
 
     tls: Annotated[TlsLevel, BeforeValidator(read_tls_level)] = TlsLevel.OFF
-    """TLS with the next hop (STARTTLS, or ``smtps://``). ``may`` uses it where the server offers it, and
-    ``encrypt`` sends no mail without it; both take any certificate. ``verify`` sends no mail without a certificate
-    of a trusted authority that has the name of the server.
+    """``may`` uses TLS where the server offers it, ``encrypt`` sends no mail without it; both take any
+    certificate. ``verify`` needs a certificate of a trusted authority with the name of the server.
     """
 
     tls_ca_file: CaFile | None = None
-    """A file with the authorities (PEM) that ``verify`` trusts; without it those of the system are. A reload reads
-    it again, also where nothing else has changed.
-    """
+    """The authorities (PEM) that ``verify`` trusts; ``null`` for those of the system. A reload reads it again."""
 
     tls_server_name: Annotated[str, BeforeValidator(read_server_name)] | None = None
-    """The name or IP address that ``verify`` looks for in the certificate; without it that of ``next_hop``."""
+    """The name that ``verify`` looks for in the certificate; ``null`` for that of ``next_hop``."""
 
     user_file: PasswordFile | None = None
-    """A file that holds the user of the login at the next hop (AUTH PLAIN or LOGIN). It needs TLS by ``encrypt``
-    or ``verify``, or a next hop on this machine.
+    """A file that holds the user of the login at the next hop. It needs TLS by ``encrypt`` or ``verify``, or a
+    next hop on this machine.
     """
 
     password_file: PasswordFile | None = None
     """A file that holds the password of that user."""
 
     connect_timeout_seconds: Seconds = 10
-    """A next hop that cannot be reached in this time is away: the client gets 451 and tries again later. It is
-    also the longest wait for a free connection.
+    """A next hop that cannot be reached in this time is away: the client gets 451. Also the longest wait for a
+    free connection.
     """
 
     reply_timeout_seconds: Seconds = 300
-    """The longest wait for each reply of the next hop. A mail server may take its time after the final dot, and a
-    filter that gives up early doubles mail.
-    """
+    """The longest wait for each reply of the next hop. A filter that gives up early doubles mail."""
 
     @field_validator("tls")
     @classmethod
@@ -200,23 +194,18 @@ class QuarantineSettings(Section):
     """Where suspicious messages wait, and for how long."""
 
     path: FilePath | None = None
-    """The Maildir of the quarantine, readable for the daemon's user alone. ``null`` is the folder ``Quarantine``
-    in ``state_dir``.
-    """
+    """The Maildir of the quarantine; ``null`` is the folder ``Quarantine`` in ``state_dir``."""
 
     days: Annotated[int, Field(ge=1, le=36500)] | None = 30
-    """A message is removed from the quarantine after this many days. ``null`` keeps it for ever."""
+    """A message is removed after this many days; ``null`` keeps it for ever."""
 
     max_bytes: ByteCount | None = 4 << 30
-    """The room of the quarantine, in blocks of 4 kB. A message for which there is none is put off with 452, and
-    nothing that waits is removed for it. A large body counts once, however many messages have it. ``null`` sets no
-    limit.
+    """The room of the quarantine. A message for which there is none gets 452. A large body counts once, however
+    many messages have it. ``null`` sets no limit.
     """
 
     max_user_bytes: ByteCount | None = 512 << 20
-    """The room of the messages that wait for one user; a message to several of them counts for each, in full.
-    ``null`` sets no limit.
-    """
+    """The room of the messages that wait for one user. ``null`` sets no limit."""
 
     def folder(self, state_dir: Path) -> Path:
         """Return the Maildir of the quarantine. By default it is in ``state_dir``."""

@@ -33,12 +33,10 @@ class OwnModelRuleSettings(Section):
     """Which addresses have own models, and how these are named."""
 
     match: Annotated[AddressPattern, BeforeValidator(read_address_pattern)]
-    """The pattern of the addresses for which the rule holds. ``*`` is any characters, ``?`` is one character,
-    every other character is itself, and upper and lower case are the same.
-    """
+    """The pattern of the addresses for which the rule holds: ``*`` is any characters, ``?`` is one."""
 
     name: Annotated[NameTemplate, BeforeValidator(read_name_template)]
-    """The name of the own model: ``{domain}`` is one for each domain, ``{address}`` one for each user, and
+    """The name of the own model: ``{domain}`` is one for each domain, ``{address}`` one for each user,
     ``{domain}/{local}`` one for each user above one for the domain.
     """
 
@@ -47,23 +45,18 @@ class OwnModelsSettings(Section):
     """What holds for all own models."""
 
     delimiter: Annotated[str, BeforeValidator(read_delimiter)] = "+"
-    """What separates the user from the rest of a local part: ``anna+news`` has the model, and the sender list,
-    of ``anna``. Empty for none.
-    """
+    """What separates the user from the rest of a local part: ``anna+news`` is ``anna``. Empty for none."""
 
     domain: Annotated[str, BeforeValidator(read_host_name)] | None = None
-    """The domain of users whose names have none, such as logins: ``anna`` is ``anna@`` this domain. With ``null``
-    what such a user teaches goes into the common model, unless ``alias_file`` has the name, and he cannot log in
-    to the page of users.
+    """The domain of users whose names have none, such as logins. With ``null`` their lessons go into the common
+    model, and they cannot log in to the page of users, unless ``alias_file`` has the name.
     """
 
     alias_file: FilePath | None = None
-    """A file with one alias on a line, ``ALIAS USER``: mail to the first has the model, and the sender list, of
-    the second. It is read at the start and at each reload.
-    """
+    """A file with one alias on a line, ``ALIAS USER``. It is read at the start and at each reload."""
 
     expire_days: Annotated[int, Field(ge=1, le=36500)] | None = None
-    """An own model that neither mail nor lessons have used for so many days is removed; ``null`` for never."""
+    """An own model that has not been used for so many days is removed; ``null`` for never."""
 
     def read_aliases(self) -> Mapping[str, str]:
         """Return the aliases of the file. Raises ``OSError``, and ``ValueError`` for what is no map of aliases."""

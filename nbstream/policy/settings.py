@@ -133,28 +133,23 @@ class VerdictSettings(Section):
     """
 
     unsure: Probability = 0.5
-    """From this P(spam) on a message is unsure; below it a message is ham. Unsure messages are good candidates for
-    a correction.
-    """
+    """From this P(spam) on a message is unsure; below it is ham."""
 
     spam: Probability = SPAM_THRESHOLD
-    """From this P(spam) on a message is spam: a fixed threshold. A higher value calls less ham spam and misses
-    more spam. It must be at least ``unsure``. Where one lost ham is as bad as C missed spam, C / (1 + C) has the
-    least cost: 0.995 for 199.
+    """From this P(spam) on a message is spam. Where one lost ham is as bad as C missed spam, C / (1 + C) costs
+    least.
     """
 
     max_false_positive_rate: (
         Annotated[float, Field(ge=MIN_FALSE_POSITIVE_RATE, le=MAX_FALSE_POSITIVE_RATE, allow_inf_nan=False)] | None
     ) = None
-    """A budget: 0.001 allows one ham message in a thousand to be called spam. The threshold is the lowest
-    that keeps the budget, computed from labelled ham: 2,995 messages for 0.001, 299 for 0.01. While there is less,
-    and where people label errors alone, nothing is guaranteed: ``spam`` is the threshold then.
+    """A budget: 0.001 allows one ham in a thousand to be called spam. While too little ham is labelled (2,995
+    messages for 0.001, 299 for 0.01), or errors alone, ``spam`` is the threshold.
     """
 
     reject: Annotated[float | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None = None
-    """From this P(spam) on, at least ``spam``, a message is refused instead of delivered (see ``actions.reject``);
-    ``null`` never refuses. It also takes ``{max_false_positive_rate: R}``, which
-    refuses nothing while the budget is not guaranteed. Do not set it behind Postfix's ``content_filter``.
+    """From this P(spam) on a message is refused; ``null`` never refuses. A budget, ``{max_false_positive_rate:
+    R}``, refuses nothing while it is not guaranteed. Do not set it behind Postfix's ``content_filter``.
     """
 
     @property
@@ -215,7 +210,7 @@ class ActionsSettings(Section):
 
 
 def read_address_pattern(value: object) -> AddressPattern:
-    """Read a pattern of up to 320 characters that an address can match, such as ``*@example.org``."""
+    """Read a pattern of addresses such as ``*@example.org``."""
     pattern = (
         value if isinstance(value, AddressPattern) else AddressPattern(value if isinstance(value, str) else "")
     )
@@ -228,19 +223,13 @@ class RecipientRuleSettings(Section):
     """Thresholds and actions for the recipients that a pattern matches. Other keys are inherited from the top."""
 
     match: Annotated[AddressPattern, BeforeValidator(read_address_pattern)]
-    """The pattern of the addresses for which the rule holds. ``*`` is any characters, ``?`` is one character,
-    every other character is itself, and upper and lower case are the same.
-    """
+    """The pattern of the addresses for which the rule holds: ``*`` is any characters, ``?`` is one."""
 
     verdict: VerdictSettings = VerdictSettings()
-    """The thresholds for these recipients, with the keys of the section ``verdict``. A key that is not given is
-    inherited from there.
-    """
+    """The thresholds for these recipients, with the keys of ``verdict``."""
 
     actions: ActionsSettings = ActionsSettings()
-    """The actions for these recipients, with the keys of the section ``actions``. A key that is not given is
-    inherited from there.
-    """
+    """The actions for these recipients, with the keys of ``actions``."""
 
 
 def _surplus_budget_problems(
@@ -263,7 +252,7 @@ _MAIL_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f\x7f]{1,64}@[^\s<>@\x00-\x1f\x7f]{1
 
 
 def read_mail_address(value: object) -> str:
-    """Read a mail address such as ``spam@example.org``, without display name and angle brackets."""
+    """Read a mail address such as ``spam@example.org``."""
     if not isinstance(value, str) or _MAIL_ADDRESS.fullmatch(value) is None:
         raise ValueError("must be a mail address such as spam@example.org")
     return value
@@ -273,7 +262,7 @@ MailAddress = Annotated[str, BeforeValidator(read_mail_address)]
 
 
 def read_sender(value: object) -> str:
-    """Read the sender of an entry of a list, in its one form; see ``SenderPattern``."""
+    """Read a sender; see ``SenderPattern``."""
     return SenderPattern.parse(value if isinstance(value, str) else "").text
 
 
@@ -286,17 +275,13 @@ class ListsSettings(Section):
     """The senders that always or never pass, for all recipients: at most 1000 of each."""
 
     allow: Senders = ()
-    """Mail of these senders is ham, where the sender is proved: by SPF, DKIM or DMARC in a field of one of
-    ``trusted_authserv_ids``, or by a login. Anybody can write any sender: what is not proved changes nothing. A
-    sender is an address (``ann@example.org``), a domain (``example.org``), all domains below one
-    (``*.example.org``), a network of the host that brings the mail (``192.0.2.0/24``), or a pattern of addresses
-    with ``*`` and ``?``.
+    """Mail of these senders is ham, where the sender is proved by SPF, DKIM or DMARC in a field of one of
+    ``trusted_authserv_ids``, or by a login. A sender is an address, a domain (``example.org``), all domains
+    below one (``*.example.org``), a network (``192.0.2.0/24``), or a pattern of addresses.
     """
 
     block: Senders = ()
-    """Mail with one of these senders in its From field or its envelope is spam. The list of a user decides before
-    these lists.
-    """
+    """Mail with one of these senders in From or the envelope is spam. A user's list decides before these lists."""
 
     @field_validator("block")
     @classmethod
@@ -319,22 +304,18 @@ class FeedbackSettings(Section):
     """Mail to this address is learned as spam and never delivered."""
 
     ham_address: MailAddress = "ham@nbstream.invalid"
-    """Mail to this address is learned as ham and never delivered. It must differ from ``spam_address``."""
+    """Mail to this address is learned as ham and never delivered."""
 
     kinds: dict[str, MailAddress] = Field(default={}, max_length=7)
-    """An address for each of some kinds in ``model.classes``, as ``{KIND: ADDRESS}``: mail to it is learned as
-    this kind and never delivered. All addresses must differ.
-    """
+    """An address for each of some kinds in ``model.classes``, as ``{KIND: ADDRESS}``."""
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
-    """The networks whose peers may teach; all other peers are refused (550). Behind a mail server every client is
-    that server, and the mail server must then see to it that only your own users write to these addresses.
+    """The networks whose peers may teach; all others are refused (550). Behind a mail server every client is
+    that server, which must let only your own users write to these addresses.
     """
 
     check_forwarded: bool = False
-    """Whether a client that the mail server names by XFORWARD must be in ``allow_from`` too. Without it the mail
-    server decides who may write to the two addresses: it knows the users who log in from anywhere.
-    """
+    """Whether a client that the mail server names by XFORWARD must be in ``allow_from`` too."""
 
     @field_validator("ham_address")
     @classmethod
@@ -430,7 +411,7 @@ _STRUCTURAL_PREFIXES = ("resent-", "content-", "list-", "dkim-", "domainkey-", "
 
 
 def read_field_name(value: object) -> str:
-    """Read the name of a header field that no mail server acts on, of at most 60 letters, digits and hyphens."""
+    """Read the name of a header field that no mail server acts on."""
     name = value if isinstance(value, str) else ""
     if not _NAME.fullmatch(name):
         raise ValueError(
@@ -492,10 +473,9 @@ class HeaderFieldSettings(Section):
     """The name of the field. Every copy that arrives from outside is removed."""
 
     value: Annotated[str, BeforeValidator(read_field_value)]
-    """The value, with placeholders: ``{verdict}``, ``{flag}`` (``Yes`` for spam, else ``No``), ``{probability}``
-    of spam, ``{score}`` and ``{required}`` (ln(P / (1 - P)) of the message and of the threshold for spam),
-    ``{stars}`` (one for each whole unit of the score), ``{id}`` of the message, ``{reason}`` of the verdict,
-    ``{model}``.
+    """The value, with placeholders: ``{verdict}``, ``{flag}`` (``Yes`` for spam, else ``No``),
+    ``{probability}``, ``{score}`` and ``{required}`` (ln(P / (1 - P)) of the message and of the threshold for
+    spam), ``{stars}`` (one for each whole unit of the score), ``{id}``, ``{reason}``, ``{model}``.
     """
 
     verdicts: Annotated[tuple[VerdictName, ...], Strict(False), Field(min_length=1, max_length=4)] = (
@@ -504,7 +484,7 @@ class HeaderFieldSettings(Section):
         "spam",
         "reject",
     )
-    """The verdicts for which the field is written. A field may be in the list twice, for different verdicts."""
+    """The verdicts for which the field is written."""
 
     @property
     def placeholders(self) -> frozenset[str]:
@@ -547,25 +527,22 @@ class HeadersSettings(Section):
     """What the header of a delivered message says, and how the Subject of spam begins."""
 
     mode: Literal["mark", "observe"] = "mark"
-    """``observe`` is for a trial beside another filter: nothing but ``own_field`` is written, no other field and
-    no Subject is changed, and no action is taken. All mail passes, also where a check fails. The log and
-    ``nbstream_observed_actions_total`` say what would have been done.
+    """``observe`` is for a trial: nothing but ``own_field`` is written, no action is taken, and all mail
+    passes. The log and ``nbstream_observed_actions_total`` say what would have been done.
     """
 
     clues: bool = True
-    """Write ``X-Nbstream-Clues``, the eight strongest clues with their weights. Set it to ``false`` where marked
-    mail goes on to strangers, because they would learn which words pass here.
+    """Write ``X-Nbstream-Clues``, the eight strongest clues. Set it to ``false`` where marked mail goes on to
+    strangers.
     """
 
     own_field: FieldName = OWN_FIELD
-    """The name of the field that says everything and carries the id of the message. The names of further fields,
-    such as that of the clues, begin with it. A second nbstream behind this one needs another name.
+    """The name of the field that says everything and carries the id. Names of further fields begin with it. A
+    second nbstream needs another name.
     """
 
     subject_tag: Annotated[str, BeforeValidator(read_subject_tag)] | None = None
-    """A tag before the Subject of spam, such as ``"[SPAM] "``; ``null`` leaves every Subject as it is. It is not
-    read as part of the Subject. It breaks DKIM signatures of the Subject.
-    """
+    """A tag before the Subject of spam, such as ``"[SPAM] "``. It breaks DKIM signatures of the Subject."""
 
     fields: Annotated[tuple[HeaderFieldSettings, ...], Strict(False), Field(max_length=_MAX_FIELDS)] = (
         _DEFAULT_FIELDS
@@ -575,7 +552,7 @@ class HeadersSettings(Section):
     """
 
     remove: FieldNames = ()
-    """The names of the fields of other filters that are removed from each message with a verdict."""
+    """Fields of other filters that are removed from each message with a verdict."""
 
     @field_validator("own_field")
     @classmethod
@@ -646,13 +623,13 @@ class AutolearnSettings(Section):
     """Autolearning: learning without people what a check is sure of, in a layer of its own."""
 
     ham: Probability = 0.001
-    """A message with at most this P(spam) is learned as ham. It must be below ``verdict.unsure``. Where it is not
-    written, it is the default or half of ``verdict.unsure``, whichever is lower.
+    """A message with at most this P(spam) is learned as ham. Where it is not written, it is the default or half
+    of ``verdict.unsure``, whichever is lower.
     """
 
     spam: Probability = 0.999
-    """A message with at least this P(spam) is learned as spam. It must be at least ``verdict.spam``. Where it is
-    not written, it is the default or ``verdict.spam``, whichever is higher.
+    """A message with at least this P(spam) is learned as spam. Where it is not written, it is the default or
+    ``verdict.spam``, whichever is higher.
     """
 
     def beyond(self, unsure: float, spam: float) -> Self:

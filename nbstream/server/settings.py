@@ -12,14 +12,10 @@ class LimitsSettings(Section):
     """The limits of a message, and of what each listener has in hand."""
 
     max_message_bytes: ByteCount = 50 << 20
-    """A larger message is refused for good (552, 413). It should be no less than what the mail server itself
-    accepts. It holds for a compressed message once it is unpacked.
-    """
+    """A larger message is refused for good (552, 413). It should be no less than what the mail server accepts."""
 
     max_connections: Count = 200
-    """The connections of each listener, and those to the next hop. A further client is put off (421, 503), and a
-    further message waits for a connection to the next hop.
-    """
+    """The connections of each listener, and those to the next hop. A further client is put off (421, 503)."""
 
     @property
     def max_bytes_in_flight(self) -> int:

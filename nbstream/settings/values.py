@@ -78,7 +78,7 @@ def _is_host(parts: re.Match[str]) -> bool:
 
 
 def read_address(value: object) -> TcpAddress:
-    """Read ``HOST:PORT`` or ``[IPV6]:PORT``, with a port from 0 to 65535."""
+    """Read ``HOST:PORT`` or ``[IPV6]:PORT``."""
     if isinstance(value, TcpAddress):
         return value
     parts = _ADDRESS.fullmatch(value) if isinstance(value, str) else None
@@ -88,7 +88,7 @@ def read_address(value: object) -> TcpAddress:
 
 
 def read_listen_address(value: object) -> TcpAddress | UnixAddress:
-    """Read ``HOST:PORT`` or ``[IPV6]:PORT``, with a port from 0 to 65535, or ``unix:/PATH``.
+    """Read ``HOST:PORT``, ``[IPV6]:PORT`` or ``unix:/PATH``.
 
     Behind the path of a unix socket may stand ``mode=0660`` and ``group=NAME``: its permissions and its group.
     """
@@ -236,7 +236,7 @@ _AUTHSERV_ID = re.compile(r"[^\s\x00-\x1f\x7f;()\"\\=/@,<>\[\]]{1,253}")
 
 
 def read_authserv_id(value: object) -> str:
-    """Read the identifier of a server in Authentication-Results (RFC 8601, section 2.5), in lower case."""
+    """Read the identifier of a server in Authentication-Results (RFC 8601), in lower case."""
     if not isinstance(value, str) or _AUTHSERV_ID.fullmatch(value) is None:
         raise ValueError("must be the name that a server writes first in Authentication-Results: mx.example.org")
     return value.lower()

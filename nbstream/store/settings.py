@@ -107,7 +107,7 @@ _NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 
 
 def read_node_address(value: object) -> TcpAddress:
-    """Read ``HOST:PORT`` or ``[IPV6]:PORT``, with a port from 1 to 65535."""
+    """Read ``HOST:PORT`` or ``[IPV6]:PORT``."""
     with suppress(ValueError):  # it would allow port 0
         address = read_address(value)
         if address.port != 0:
@@ -133,52 +133,50 @@ class RedisSettings(Section):
     """The Redis that holds the counts. ``url`` is hidden as a whole, because it may contain a password."""
 
     url: Annotated[SecretStr, BeforeValidator(read_redis_url)] = SecretStr(EMBEDDED)
-    """Which Redis holds the counts. ``embedded`` is a private server that nbstream starts and stops. ``rediss://``
-    is TLS. A Redis of your own needs persistence and ``maxmemory-policy noeviction``.
+    """Which Redis holds the counts. ``embedded`` is a private server that nbstream starts. A Redis of your own
+    needs persistence and ``maxmemory-policy noeviction``.
     """
 
     sentinels: NodeAddresses = ()
-    """The Sentinels that know where the primary is, in place of ``url``. They are all asked at once."""
+    """The Sentinels that know where the primary is, in place of ``url``."""
 
     service: RedisName | None = None
     """The name that the Sentinels have for the primary, such as ``mymaster``."""
 
     cluster: NodeAddresses = ()
-    """Some nodes of a Redis Cluster, in place of ``url``. The others become known through them."""
+    """Some nodes of a Redis Cluster, in place of ``url``."""
 
     user: RedisName | None = None
-    """The user of that Redis (ACL); without it the user is ``default``."""
+    """The user of that Redis (ACL)."""
 
     password_file: PasswordFile | None = None
-    """A file that holds the password of that Redis, which then need not stand in the URL."""
+    """A file that holds the password of that Redis."""
 
     sentinel_user: RedisName | None = None
-    """The user of the Sentinels, which have users of their own."""
+    """The user of the Sentinels."""
 
     sentinel_password_file: PasswordFile | None = None
     """A file that holds the password of the Sentinels."""
 
     tls: bool = False
-    """Use TLS with the servers behind ``sentinels`` or ``cluster``, and with the Sentinels themselves. A ``url``
-    says that by ``rediss://``.
-    """
+    """Use TLS with the servers behind ``sentinels`` or ``cluster``, and with the Sentinels."""
 
     ca_file: CaFile | None = None
-    """A file with the certificate authorities whose servers are trusted; without it those of the system are."""
+    """The certificate authorities that are trusted; ``null`` for those of the system."""
 
     cert_file: TlsFile | None = None
-    """A file with a certificate that nbstream shows to servers which ask for one."""
+    """A certificate to show to servers which ask for one."""
 
     key_file: TlsFile | None = None
-    """A file with the key of that certificate, unless the same file has it. The key must have no passphrase."""
+    """The key of that certificate, unless the same file has it; without a passphrase."""
 
     timeout_seconds: Seconds = 5
-    """The deadline of each command to Redis. A check never waits for Redis; learning does."""
+    """The deadline of each command to Redis."""
 
     wait_replicas: Annotated[int, Field(ge=0, le=16)] = 0
-    """How many replicas must have a lesson before it is acknowledged (WAIT). Where they do not have it within half
-    of ``timeout_seconds``, the answer is 451 or 503; the lesson is stored all the same, and a retry does no harm.
-    With the number of all replicas, a failover loses nothing that was acknowledged.
+    """How many replicas must have a lesson before it is acknowledged (WAIT). Without them within half of
+    ``timeout_seconds`` the answer is 451 or 503. With the number of all replicas, a failover loses nothing that
+    was acknowledged.
     """
 
     @field_validator("sentinels", "cluster")
@@ -316,14 +314,11 @@ class MemorySettings(Section):
     """How long a checked message is remembered."""
 
     messages: Annotated[int, Field(ge=0, le=10_000_000)] = 20_000
-    """How many checked messages are remembered; the oldest are dropped first. 0 remembers none. Each takes about 4
-    kB of Redis, half of it the explanation for ``nbstream explain ID``.
-    """
+    """How many checked messages are remembered. Each takes about 4 kB of Redis."""
 
     envelope: bool | None = None
-    """Remember also sender, up to thirty recipients, From, subject and action of each checked message, for
-    the list on the page. ``null`` is ``true`` where ``listeners.http`` is on, and ``false`` elsewhere. It takes
-    about 1.4 kB of Redis, and 0.6 kB without envelopes.
+    """Remember also sender, up to thirty recipients, From, subject and action, for the list on the page.
+    ``null`` is ``true`` where ``listeners.http`` is on.
     """
 
 
@@ -375,41 +370,34 @@ class ModelSettings(Section):
     """The model that is used, and how it computes scores."""
 
     name: Annotated[str, BeforeValidator(read_model_name)] = "default"
-    """The name of the model, which is part of its Redis keys. Another name is another model, which starts from
-    nothing; the old one stays in Redis.
-    """
+    """The name of the model, part of its Redis keys. Another name is another model, which starts from nothing."""
 
     classes: Annotated[
         tuple[Annotated[str, BeforeValidator(read_class_name)], ...], Strict(False), AfterValidator(check_classes)
     ] = _REQUIRED_CLASSES
-    """The classes that messages are learned into: ``ham`` and ``spam``, and at most 6 more, the kinds of ham. A
-    message that is not spam then also gets a kind, and P(spam) stays the same to the last bit. ``max_tokens`` must
-    be ``null`` with kinds.
+    """``ham``, ``spam``, and at most 6 kinds of ham. P(spam) stays the same with kinds. ``max_tokens`` must be
+    ``null`` then.
     """
 
     min_learned: MinLearnedSettings = MinLearnedSettings()
     """The messages of each class that a model must have learned before a verdict other than unsure."""
 
     ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
-    """How long the model remembers what a message was learned as. After that the message can no longer be
-    unlearned or corrected, and learning it again counts it twice.
+    """How long the model remembers what a message was learned as. After that it can no longer be unlearned or
+    corrected.
     """
 
     max_tokens: Annotated[int, Field(ge=10_000, le=1_000_000_000)] | None = None
-    """The number of distinct tokens that are kept; ``null`` is no limit. At 95 % of it tokens are evicted until 85
-    % are left: first those that no message learned within ``ledger_days`` has, then those that were learned least.
-    A million tokens take 80 to 170 MB of Redis.
-    """
+    """The number of distinct tokens that are kept. At 95 % of it tokens are evicted until 85 % are left."""
 
     private_tokens: bool = False
-    """Store keyed hashes in place of words: who reads Redis, a backup or an export learns no words. Scores stay
-    the same. Choose it before the first start, because a model stays as it was begun. The guide "What it stores
-    about people" says what it hides, and what to do when the key is lost.
+    """Store keyed hashes in place of words. Choose it before the first start. See "What it stores about
+    people".
     """
 
     private_tokens_key_file: FilePath | None = None
-    """The file with the key of ``private_tokens``; ``null`` is ``private-tokens.key`` in ``state_dir``. It is made
-    where it is missing. All machines that use the model need the same file; without it what was learned is lost.
+    """The file with that key; ``null`` is ``private-tokens.key`` in ``state_dir``. It is made where it is
+    missing. All machines that use the model need the same file.
     """
 
     @field_validator("max_tokens")

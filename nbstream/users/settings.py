@@ -73,28 +73,24 @@ class DigestSettings(Section):
     """The mail to each user about what was held back for him: to whom, when, and what its links lead to."""
 
     recipients: Annotated[AddressPatterns, Field(min_length=1)]
-    """Patterns of the addresses that get a digest, such as ``*@example.org``: ``*`` is any characters, ``?`` one
-    character. It goes only to addresses to which the held mail itself was addressed.
-    """
+    """Patterns of the addresses that get a digest: ``*`` is any characters, ``?`` one."""
 
     exclude: AddressPatterns = ()
-    """Patterns of addresses that get none all the same. Name all mailing lists and shared addresses here: whoever
-    reads a digest can release what is in it.
+    """Patterns of addresses that get none. Name all mailing lists and shared addresses: whoever reads a digest
+    can release what is in it.
     """
 
     sender: MailAddress
-    """The address in From. The sender of the envelope is empty, so that no bounce comes back."""
+    """The address in From. The envelope sender is empty."""
 
     base_url: Annotated[str, BeforeValidator(read_base_url)]
-    """The address at which users reach ``listeners.http`` of this daemon, such as ``https://mail.example.org``."""
+    """The address at which users reach ``listeners.http`` of this daemon."""
 
     schedule: Annotated[DigestSchedule, BeforeValidator(read_schedule)] = DigestSchedule(None, 7, 0)
-    """When a digest is sent, where there is something new: ``daily HH:MM``, or a day of the week and a time, such
-    as ``monday 07:00``, in the time zone of the machine. What could not be sent then is sent as soon as it can.
-    """
+    """When a digest is sent, where there is something new, in the time zone of the machine."""
 
     language: Literal["en", "de"] = "en"
-    """The language of the digest: English or German."""
+    """English or German."""
 
     @property
     def warnings(self) -> list[str]:
@@ -155,20 +151,15 @@ class UserPageSettings(Section):
         Strict(False),
         Field(min_length=1, max_length=100),
     ]
-    """The users who may log in: patterns of their addresses, such as ``"*@example.org"``. Name no domain whose
-    users another server knows.
-    """
+    """The users who may log in, by patterns of their addresses."""
 
     login: Annotated[DovecotLoginSetting | ImapLoginSetting, BeforeValidator(read_login)] | None = None
-    """The server that knows the passwords: ``dovecot:/run/dovecot/auth-client`` is Dovecot's socket for clients,
-    ``imaps://HOST:PORT`` and ``imap://HOST:PORT`` are an IMAP server, which gets the password over TLS, or on this
-    machine. With ``null`` users log in by links that were mailed to them.
+    """The server that knows the passwords: Dovecot's socket for clients (``dovecot:/run/dovecot/auth-client``),
+    or an IMAP server. With ``null`` users log in by mailed links.
     """
 
     ca_file: CaFile | None = None
-    """The certificates (PEM) that the one of the IMAP server is verified with. ``null`` stands for those of the
-    system.
-    """
+    """The authorities of the IMAP server (PEM); ``null`` for those of the system."""
 
     def address_of(self, user: str, domain: str | None) -> str | None:
         """Return the address of the user with this name, normalized; None where he may not log in.

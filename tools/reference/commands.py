@@ -6,12 +6,13 @@ The usage lines of argparse differ from one version of Python to the next; this 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from nbstream.cli.command_line import CONFIG_HELP, CommandParser, build_parser
 from nbstream.cli.exit_codes import EXIT_CODE_MEANINGS
-from tools.reference.markup import NOTICE, Undocumented, plain, table
+from tools.reference.markup import NOTICE, Undocumented, definitions, plain, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,12 @@ def _value_words(action: argparse.Action) -> str:
 
 def page() -> str:
     """Return the page as Markdown."""
-    return NOTICE + _INTRODUCTION + WORDS + _exit_codes() + "".join(map(_section, commands()))
+    every = commands()
+    uses = Counter(argument for command in every for argument in command.arguments)
+    meanings = Counter(argument.words for argument in uses)
+    shared = [argument for argument, count in uses.items() if count > 1 == meanings[argument.words]]
+    text = NOTICE + _INTRODUCTION + WORDS + _exit_codes() + _SHARED + _arguments_text(shared)
+    return text + "".join(_section(command, shared) for command in every)
 
 
 _INTRODUCTION = """
@@ -141,6 +147,11 @@ command, names the [configuration](settings.md); without it the first of `./nbst
 
 The wheel installs completion for bash, zsh and fish too. The shells look below `/usr` by themselves; for another
 prefix write `source PREFIX/share/bash-completion/completions/nbstream` into `~/.bashrc`.
+"""
+
+_SHARED = """
+## Arguments of several commands
+
 """
 
 WORDS = """
@@ -156,13 +167,17 @@ def _exit_codes() -> str:
     return "\n## Exit codes\n\nThese hold for every command.\n\n" + table(("code", "meaning"), rows)
 
 
-def _section(command: Command) -> str:
+def _arguments_text(arguments: Iterable[Argument]) -> str:
+    return definitions((argument.words, "", plain(argument.meaning)) for argument in arguments)
+
+
+def _section(command: Command, shared: Collection[Argument]) -> str:
     text = f"\n## nbstream {command.name}\n\n{sentence(command.purpose)}"
     text += f" {command.details}" * bool(command.details)
     text += f"\n\n```text\n{command.usage}\n```\n"
-    rows = [(f"`{argument.words}`", plain(argument.meaning)) for argument in command.arguments]
-    if rows:
-        text += "\n" + table(("argument", "meaning"), rows)
+    own = [argument for argument in command.arguments if argument not in shared]
+    if own:
+        text += "\n" + _arguments_text(own)
     if command.exit_codes:
         codes = " ".join(f"**{code}**: {meaning}" for code, meaning in command.exit_codes.items())
         text += f"\nExit codes: {codes}\n"

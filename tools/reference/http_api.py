@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nbstream.listeners.http import openapi
-from tools.reference.markup import NOTICE, Undocumented, table
+from tools.reference.markup import NOTICE, Undocumented, definitions, table
 
 JsonObject = dict[str, Any]
 
@@ -54,8 +54,7 @@ def _operation(name: str, operation: JsonObject) -> str:
         text += f"\nThe body is {types}.\n"
     parameters = operation.get("parameters", [])
     if parameters:
-        rows = [_parameter(name, parameter) for parameter in parameters]
-        text += "\n" + table(("parameter", "where", "type", "meaning"), rows)
+        text += "\n" + definitions(_parameter(name, parameter) for parameter in parameters)
     successes = [item for item in operation["responses"].items() if not _is_error(item[0])]
     errors = [status for status in operation["responses"] if _is_error(status)]
     text += "\n" + " ".join(f"Status {status}, {_answer(response)}." for status, response in successes)
@@ -77,10 +76,11 @@ def _errors(operations: Iterable[JsonObject]) -> str:
     return "\n## Errors\n\n" + table(("status", "meaning"), sorted(meanings.items()))
 
 
-def _parameter(operation: str, parameter: JsonObject) -> tuple[str, ...]:
+def _parameter(operation: str, parameter: JsonObject) -> tuple[str, str, str]:
     if not parameter.get("description"):
         raise Undocumented(f"the parameter {parameter['name']} of {operation} has no description")
-    return f"`{parameter['name']}`", _location(parameter), _type(parameter["schema"]), parameter["description"]
+    remark = f"{_location(parameter)}; {_type(parameter['schema'])}"
+    return parameter["name"], remark, parameter["description"]
 
 
 def _answer(response: JsonObject) -> str:
@@ -93,13 +93,12 @@ def _location(parameter: JsonObject) -> str:
 
 
 def _schema(name: str, schema: JsonObject) -> str:
-    rows = [
-        (f"`{member}`", _type(detail), detail.get("description", ""))
-        for member, detail in schema["properties"].items()
+    members = [
+        (member, _type(detail), detail.get("description", "")) for member, detail in schema["properties"].items()
     ]
     if not schema.get("description"):
         raise Undocumented(f"the schema {name} has no description")
-    return f"\n### {name}\n\n{schema['description']}\n\n" + table(("member", "type", "meaning"), rows)
+    return f"\n### {name}\n\n{schema['description']}\n\n" + definitions(members)
 
 
 def _type(schema: JsonObject) -> str:

@@ -24,8 +24,19 @@ def first_sentence(docstring: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table; a ``|`` in a cell is escaped."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |\n" for line in lines)
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
+
+    return line(head) + f"|{'---|' * len(head)}\n" + "".join(map(line, rows))
+
+
+def definitions(entries: Iterable[tuple[str, str, str]]) -> str:
+    """Return a Markdown list of names, each with a remark in parentheses, which may be empty, and its meaning."""
+    return "".join(
+        f"- `{name}`{f' ({remark})' * bool(remark)}{f': {meaning}' * bool(meaning)}\n"
+        for name, remark, meaning in entries
+    )
 
 
 def plain(text: str) -> str:

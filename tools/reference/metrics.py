@@ -28,7 +28,7 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.user_page.links import LinkMetrics
 from nbstream.user_page.login import UserPageMetrics
 from nbstream.users.metrics import DigestMetrics
-from tools.reference.markup import NOTICE, Undocumented, plain, table
+from tools.reference.markup import NOTICE, Undocumented, definitions, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +104,15 @@ def exported(registry: CollectorRegistry) -> Iterator[ExportedMetric]:
 
 def page() -> str:
     """Return the page as Markdown."""
-    rows = [
+    entries = [
         (
-            f"`{metric.name}`",
-            metric.type,
-            ", ".join(f"`{label}`" for label in metric.labels),
+            metric.name,
+            ", ".join((metric.type, *(f"`{label}`" for label in metric.labels))),
             plain(metric.meaning),
         )
         for metric in metrics()
     ]
-    return NOTICE + _INTRODUCTION + "\n" + table(("name", "type", "labels", "meaning"), rows) + _CLOSING
+    return NOTICE + _INTRODUCTION + "\n" + definitions(entries) + _CLOSING
 
 
 _INTRODUCTION = """

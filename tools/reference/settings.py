@@ -23,10 +23,12 @@ from pydantic.fields import FieldInfo
 
 from nbstream.config import LIVE_SECTIONS, Settings
 from nbstream.delivery.settings import MaildirNextHopSetting
-from tools.reference.markup import NOTICE, Undocumented, first_sentence, paragraph, table
+from tools.reference.markup import NOTICE, Undocumented, definitions, first_sentence, paragraph
 
 _MEBIBYTE = 1 << 20
 _BOUNDS = (Ge, Gt, Le, Lt, MinLen, MaxLen)
+_GIVEN, _INHERITED = "must be given", "inherited"
+_WITHOUT_DEFAULT = (_GIVEN, _INHERITED)
 _NUMBERS = {int: "a whole number", float: "a number"}
 
 
@@ -140,9 +142,9 @@ def _texts(owner: type) -> dict[str, str]:
 
 def _values_and_default(key: str, hint: Any, field: FieldInfo) -> tuple[str, str]:
     if field.is_required():
-        return _values(hint), "must be given"
+        return _values(hint), _GIVEN
     if _model_in(hint)[0]:
-        return _values(hint), "inherited"
+        return _values(hint), _INHERITED
     text = f"`{_yaml(hint, field.default)}`"
     if "bytes" in key and not field.default % _MEBIBYTE:
         text += f" ({field.default // _MEBIBYTE} MiB)"
@@ -221,7 +223,10 @@ def _number(value: Any) -> str:
 
 def page() -> str:
     """Return the page as Markdown."""
-    return f"{NOTICE}\n# Settings\n{DESCRIPTION}{_EXAMPLE}" + "".join(map(_section_text, sections()))
+    text, described = f"{NOTICE}\n# Settings\n{DESCRIPTION}{_EXAMPLE}", dict[tuple[str, ...], str]()
+    for section in sections():
+        text += _section_text(section, described)
+    return text
 
 
 _EXAMPLE = """
@@ -241,17 +246,32 @@ effect with `nbstream reload` or SIGHUP; all else takes effect at the next start
 """
 
 
-def _section_text(section: SettingsSection) -> str:
+def _section_text(section: SettingsSection, described: dict[tuple[str, ...], str]) -> str:
+    """Return a section, without the keys that an earlier one ``described`` word for word; adds its own there."""
+    remarks, entries, known = notes(section), [], dict[str, list[str]]()
+    for setting in section.settings:
+        name = setting.key.rpartition(".")[2]
+        first = described.setdefault((name, setting.values, setting.default, setting.meaning), section.key)
+        if first == section.key:
+            entries.append((setting.key, _remark(setting), meaning_with_note(setting)))
+        else:
+            known.setdefault(first, []).append(f"`{name}`")
     title = f"`{section.key}`" if section.key else "Top of the file"
-    remarks = notes(section)
-    rows = [
-        (f"`{setting.key}`", setting.values, setting.default, meaning_with_note(setting))
-        for setting in section.settings
-    ]
     text = f"\n## {title}\n\n{section.meaning}\n"
     if remarks:
         text += f"\n{' '.join(remarks)}\n"
-    return text + ("\n" + table(("key", "values", "default", "meaning"), rows) if rows else "")
+    text += f"\n{definitions(entries)}" * bool(entries)
+    return text + "".join(
+        f"\nAs in [`{first}`](#{first.replace('.', '').removesuffix('[]')}): {', '.join(names)}.\n"
+        for first, names in known.items()
+    )
+
+
+def _remark(setting: Setting) -> str:
+    """Return the values and the default of a key in one phrase."""
+    if setting.default in _WITHOUT_DEFAULT:
+        return f"{setting.values}; {setting.default}"
+    return f"{setting.values.removeprefix('`null` or ')}; default {setting.default}"
 
 
 def notes(section: SettingsSection) -> list[str]:
@@ -264,9 +284,7 @@ def notes(section: SettingsSection) -> list[str]:
     elif section.repeated:
         remarks.append("The list is empty by default.")
     elif section.off:
-        required = [
-            setting.key.rpartition(".")[2] for setting in section.settings if setting.default == "must be given"
-        ]
+        required = [setting.key.rpartition(".")[2] for setting in section.settings if setting.default == _GIVEN]
         name = section.key.rpartition(".")[2]
         example = ", ".join(f"{key}: ..." for key in required)
         remarks.append(f"Off by default (`null`); `{name}: {{{example}}}` turns it on.")

@@ -33,18 +33,16 @@ class DovecotListenerSettings(Section):
     """
 
     listen: UnixAddressSetting = UnixAddress(Path("/run/nbstream/nbstream-report"))
-    """The unix socket, with its group as in ``unix:/PATH group=vmail``: clients that may connect may teach. Its
-    name is that of the program in the Sieve scripts, and ``sieve_pipe_socket_dir`` names its folder, as seen from
-    Dovecot's ``base_dir``.
+    """The unix socket: clients that may connect may teach. Its name is that of the program in the Sieve
+    scripts, and ``sieve_pipe_socket_dir`` names its folder, as seen from Dovecot's ``base_dir``.
     """
 
     trusted_users: Annotated[tuple[SystemUser, ...], Strict(False)] = ()
-    """The system users who may say whose mail they report, by name or number: the one that owns the mail of
-    virtual users, such as ``vmail``. Root and the user of nbstream always may. Any other one reports for itself.
+    """The system users who may say whose mail they report, such as ``vmail``. Root and the user of nbstream
+    always may; any other reports for itself.
     """
 
     spool_max_bytes: ByteCount = 1 << 30
-    """The bytes of the spool on the disk, in ``state_dir``. A message beyond that is refused. It must be at least
-    ``limits.max_message_bytes`` and 16 MiB more, for what else is in the same file. What was set aside because it
-    cannot be learned may have as many bytes again.
+    """The bytes of the spool on disk; a message beyond that is refused. At least ``limits.max_message_bytes``
+    and 16 MiB more. What was set aside may have as many bytes again.
     """

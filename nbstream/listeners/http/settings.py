@@ -24,23 +24,22 @@ class HttpListenerSettings(Section):
     """
 
     password_file: PasswordFile | None = None
-    """A file that holds the password of this listener, which a client sends as ``Authorization: Bearer`` or as
-    ``Password:``. It also logs in to the page. It must be set if the listener can be reached from other machines
-    (any address but 127.0.0.0/8, ::1 and localhost).
+    """A file with the password of this listener (``Authorization: Bearer`` or ``Password:``), also for the
+    page. It must be set if the listener can be reached from other machines.
     """
 
     listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 11334)
     """Where the listener accepts connections."""
 
     write_password_file: PasswordFile | None = None
-    """A file that holds another password, which is needed to teach and may also read, on the page too. Without it
-    ``password_file`` is for both.
+    """A file with another password, which is needed to teach and may also read. Without it ``password_file`` is
+    for both.
     """
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
-    """The networks whose peers need no password, unless a proxy asks for somebody else, whom it has to name in
-    ``X-Forwarded-For`` then. A peer on a unix socket needs none either. To teach over TCP without a password a
-    peer must be in ``feedback.allow_from`` too.
+    """The networks whose peers need no password, unless a proxy names another client in ``X-Forwarded-For``. A
+    peer on a unix socket needs none either. To teach over TCP without a password a peer must be in
+    ``feedback.allow_from`` too.
     """
 
     @field_validator("listen")

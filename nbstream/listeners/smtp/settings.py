@@ -52,22 +52,20 @@ class MailListenerSettings(Section):
     """Where the listener accepts connections."""
 
     trusted_proxies: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
-    """The networks whose peers may say by XFORWARD which client a message comes from, as Postfix does. A peer on a
-    unix socket may say it too.
+    """The networks whose peers may name the client of a message by XFORWARD, as Postfix does. A peer on a unix
+    socket may too.
     """
 
     tls_cert_file: FilePath | None = None
-    """A file with the certificate of this listener and those that lead to its authority (PEM). A reload reads it
-    again, also where nothing else has changed.
-    """
+    """The certificate of this listener, with those that lead to its authority (PEM). A reload reads it again."""
 
     tls_key_file: FilePath | None = None
-    """A file with the key of that certificate, unless the same file has it. The key must have no passphrase."""
+    """The key of that certificate, unless the same file has it; without a passphrase."""
 
     tls: Annotated[TlsMode, BeforeValidator(read_listener_tls_mode)] = TlsMode.OFF
-    """Whether clients use TLS, of version 1.2 at least. With ``may`` they can begin it (STARTTLS), with
-    ``require`` they must before they send mail, and with ``implicit`` a connection begins with it. All but
-    ``off`` need ``tls_cert_file``.
+    """TLS of version 1.2 at least: with ``may`` clients can begin it (STARTTLS), with ``require`` they must
+    before they send mail, with ``implicit`` a connection begins with it. All but ``off`` need
+    ``tls_cert_file``.
     """
 
     @field_validator("tls_key_file")
@@ -96,7 +94,7 @@ class SmtpListenerSettings(MailListenerSettings):
 
     listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 10025)
     """Where the listener accepts connections. Port 0 lets the system choose a port. A unix socket may have
-    permissions and a group: ``unix:/PATH mode=0660 group=postfix``. Postfix cannot send SMTP to a unix socket.
+    permissions and a group: ``unix:/PATH mode=0660 group=postfix``.
     """
 
 
@@ -106,7 +104,7 @@ class LmtpListenerSettings(MailListenerSettings):
     _listener_name: ClassVar[str] = "lmtp"
 
     listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 10024)
-    """Where the listener accepts connections. Port 0 lets the system choose a port; 25 is for SMTP alone."""
+    """Where the listener accepts connections; 25 is for SMTP alone."""
 
     @field_validator("listen")
     @classmethod

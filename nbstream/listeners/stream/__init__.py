@@ -25,7 +25,7 @@ class StreamListenerSettings(Section):
     """The listener for programs that use Redis. It has no address. A message has at most 10 MiB."""
 
     claim_seconds: Annotated[float, Field(ge=1, le=86400, allow_inf_nan=False)] = 60
-    """Another worker takes over the entries of a worker that gave no sign of life for this long."""
+    """Another worker takes over the entries of a worker that was silent for this long."""
 
 
 async def _examine(client: Redis, keys: ModelKeys) -> Sequence[Finding]:
