@@ -19,7 +19,7 @@ import os, signal, sys
 from pathlib import Path
 from nbstream.engine.choice import PYTHON
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.delivery.quarantine_index import QuarantineUsage
+from nbstream.delivery.quarantine import QuarantineUsage
 from nbstream.metrics import StateGauge, join_folder
 from prometheus_client import Gauge
 folder, member, quarantined = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])

@@ -11,8 +11,8 @@ from nbstream.delivery.settings import ServerNextHopSetting
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.delivery.next_hop_connection import SmtpServer
     from nbstream.delivery.settings import RelaySettings
+    from nbstream.delivery.smtp_next_hop import SmtpServer
 
 
 def make_next_hop(settings: Settings) -> NextHop:
@@ -29,7 +29,7 @@ def make_next_hop(settings: Settings) -> NextHop:
 
 
 def _server(relay: RelaySettings, next_hop: ServerNextHopSetting) -> SmtpServer:
-    from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer  # noqa: PLC0415 - see above
+    from nbstream.delivery.smtp_next_hop import RelayLogin, RelayTls, SmtpServer  # noqa: PLC0415 - see above
 
     login = None
     if relay.user_file and relay.password_file:

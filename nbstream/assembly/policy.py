@@ -8,11 +8,11 @@ from nbstream.errors import ConfigError
 from nbstream.filter import FilterPolicy
 from nbstream.mail import mime
 from nbstream.own_models.settings import make_names
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.message_reader import MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.sender_lists import EvidenceReader, ListEntry, ListKind, OwnerList, SenderLists
-from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.policy.settings import FalsePositiveRate
 from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy
 

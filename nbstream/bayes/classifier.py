@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nbstream.bayes.blend import PRIOR_STRENGTH, OwnCounts, PriorStrength, blend_log_ratios
-from nbstream.bayes.clues import PackedClues, TokenClues, strongest_indices
+from nbstream.bayes.clues import GroupTokens, PackedClues, Score, TokenClues, strongest_indices
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.bayes.multinomial import ALPHA, HAM, SPAM, token_log_ratios
+from nbstream.bayes.multinomial import ALPHA, HAM, SPAM, log_priors, token_log_ratios
 from nbstream.bayes.novelty import count_group_tokens
-from nbstream.bayes.priors import log_priors
-from nbstream.bayes.score import GroupTokens, Score
 from nbstream.engine.score import MessagesChanged, NativeScore, NativeScoring, ScoreOptions
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ import numpy as np
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM, token_log_ratios
+from nbstream.tokens.token_groups import NOVELTY_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,35 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Totals
     from nbstream.tokens.tokenizer import Tokens
+
+
+# The result of scoring a message.
+
+
+class GroupTokens(NamedTuple):
+    """How many tokens of each of ``NOVELTY_GROUPS`` a message has, and how many of them learned spam has had."""
+
+    present: tuple[int, ...] = (0,) * len(NOVELTY_GROUPS)
+    in_spam: tuple[int, ...] = (0,) * len(NOVELTY_GROUPS)
+
+
+NO_GROUP_TOKENS = GroupTokens()
+
+
+class Score(NamedTuple):
+    """A score: the ``log_odds`` of spam in nats, before calibration.
+
+    ``clues`` are the features that voted, strongest first; ``prior`` is the rest of the log-odds. The prior and
+    the log-ratios of all clues add up to ``log_odds``. ``group_tokens`` say how new the message is; see
+    ``bayes.novelty``.
+
+    This is a named tuple because each check makes one, and a frozen dataclass is slower to create.
+    """
+
+    log_odds: float
+    clues: TokenClues
+    prior: float = 0.0
+    group_tokens: GroupTokens = NO_GROUP_TOKENS
 
 
 # The numbers of clues in one byte string: their token indices, their counts and their log-ratios.
@@ -212,32 +242,32 @@ class TokenClues(LazySequence[Clue]):
 
         The others follow those in ``token_indices``.
         """
-        return [i for _, _, i in self._ranked()]
+        return [i for _, _, i in self._ranked(self.ratios)]
 
     def _slice(self, indices: slice) -> tuple[Clue, ...]:
         """Return the clues at these indices, and make no others: a header field shows 8 of about 70."""
         if self._cached_items is not None:
             return self._cached_items[indices]
-        ratios = [*self.ratios.tolist(), *(other.log_ratio for other in self.others)]
+        ratios = self.ratios
         at_least = indices.stop if indices.start is None and indices.step is None else None
-        return tuple(Clue(name, ratios[i]) for _, name, i in self._ranked(at_least)[indices])
+        ranked = self._ranked(ratios, at_least)[indices]
+        every = ratios.tolist() + [other.log_ratio for other in self.others]
+        return tuple([Clue(name, every[i]) for _, name, i in ranked])
 
-    def _ranked(self, at_least: int | None = None) -> list[tuple[float, bytes, int]]:
+    def _ranked(self, ratios: NDArray[np.float64], at_least: int | None = None) -> list[tuple[float, bytes, int]]:
         """Return (minus strength, name, position) of each clue, strongest first.
 
         With ``at_least`` only so many clues, and those that are as strong as the last of them.
         """
-        strengths = np.abs(self.ratios)
+        strengths = np.abs(ratios)
         positions = np.arange(len(strengths))
         if at_least is not None and 0 < at_least < len(strengths):
             weakest = np.partition(strengths, -at_least)[-at_least]
             positions = np.flatnonzero(strengths >= weakest)
         names = self.tokens.shown.at(self.token_indices[positions].tolist())
-        ranked = list(zip((-strengths[positions]).tolist(), names, positions.tolist(), strict=True))
-        ranked += [
-            (-abs(other.log_ratio), other.token, i) for i, other in enumerate(self.others, self.packed.length)
-        ]
-        return sorted(ranked)
+        ranked = zip((-strengths[positions]).tolist(), names, positions.tolist(), strict=True)
+        others = [(-abs(one.log_ratio), one.token, i) for i, one in enumerate(self.others, self.packed.length)]
+        return sorted([*ranked, *others])
 
     def _compute_items(self) -> tuple[Clue, ...]:
         return self._slice(slice(None))

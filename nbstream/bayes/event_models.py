@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
-from nbstream.bayes.priors import log_priors, require_not_negative
+from nbstream.bayes.multinomial import log_priors, require_not_negative
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

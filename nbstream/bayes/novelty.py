@@ -32,17 +32,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.calibration import SCORE_BINS
+from nbstream.bayes.clues import GroupTokens
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
 from nbstream.bayes.multinomial import SPAM
-from nbstream.bayes.score import GroupTokens
 from nbstream.tokens.token_groups import NOVELTY_GROUPS, TEXT_PREFIXES, GroupName, novelty_group
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from nbstream.bayes.clues import Score
     from nbstream.bayes.counts import Sums
-    from nbstream.bayes.score import Score
 
 
 _UNIT = 1_000_000  # of the sums of novelty and of its square

@@ -13,7 +13,7 @@ from nbstream.wire.moments import parse_moment
 if TYPE_CHECKING:
     from nbstream.cli.imap.folders import ImapFolder
     from nbstream.mailboxes.template import PathTemplate, UrlTemplate
-    from nbstream.policy.sender_patterns import SenderPattern
+    from nbstream.policy.address_patterns import SenderPattern
 
 
 _MAX_NAME_CHARACTERS = 100
@@ -65,7 +65,7 @@ def own_model_name(text: str) -> str:
 
 def sender(text: str) -> SenderPattern:
     """Return the sender of an entry of a list."""
-    from nbstream.policy.sender_patterns import SenderPattern  # noqa: PLC0415 - only this argument needs it
+    from nbstream.policy.address_patterns import SenderPattern  # noqa: PLC0415 - only this argument needs it
 
     try:
         return SenderPattern.parse(text)

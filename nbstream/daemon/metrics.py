@@ -15,8 +15,7 @@ from prometheus_client import Counter, Gauge
 
 from nbstream import __version__
 from nbstream.correspondents.metrics import CorrespondentGauges, CorrespondentMetrics
-from nbstream.filter.metrics import FilterMetrics
-from nbstream.filter.model_metrics import AutolearnGauges, ModelGauges
+from nbstream.filter.metrics import AutolearnGauges, FilterMetrics, ModelGauges
 from nbstream.metrics import MetricsRegistry, StateGauge
 from nbstream.own_models.metrics import OwnModelMetrics
 from nbstream.server.metrics import DeliveryMetrics

@@ -17,8 +17,7 @@ from nbstream.filter.filter import MessageRecord, find_message_record
 from nbstream.filter.suspects import find_suspects
 from nbstream.findings import Severity, note, ok, warning
 from nbstream.policy.autolearn import model_state
-from nbstream.policy.budget import budget_guarantees
-from nbstream.policy.thresholds import FalsePositiveBudget
+from nbstream.policy.thresholds import FalsePositiveBudget, budget_guarantees
 from nbstream.policy.verdict import ModelState
 from nbstream.wire.api_json import ModelStatus
 
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.suspects import Suspect
     from nbstream.findings import Finding
-    from nbstream.policy.budget import BudgetGuarantee
     from nbstream.policy.prequential_scores import PrequentialScores
+    from nbstream.policy.thresholds import BudgetGuarantee
 
 LEARNING = warning(
     "model.learned",

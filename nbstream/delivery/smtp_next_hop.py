@@ -3,30 +3,545 @@
 Rules: a connection is lent to one transaction at a time. An idle connection may have died: nothing is delivered
 before the final dot, and until then the transaction is repeated, once, on a new connection. Nothing is repeated
 after a deadline that passed, nor after the dot.
+
+A command has one reply and one deadline; a message has one reply, or in LMTP one for each recipient. Whatever ends
+the wait for a reply early, cancellation included, must end in ``drop``, so that a late reply is never taken for
+the reply to the next command.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
-from typing import TYPE_CHECKING
+import ssl
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
-from nbstream.delivery.next_hop_connection import (
-    UNREACHABLE,
-    ConnectionLost,
-    NextHopConnection,
-    NotOpened,
-    SmtpServer,
-    open_connection,
-)
-from nbstream.delivery.settings import RelaySettings
+from nbstream.delivery.settings import RelaySettings, TlsLevel
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES, line_spans, replace_leading_dots
-from nbstream.wire.smtp_reply import SmtpReply
+from nbstream.wire.smtp_reply import MalformedReply, SmtpReply, SmtpReplyReader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from ssl import SSLContext
+
+
+# What an SMTP client reads in the reply to EHLO and says to log in, without I/O (RFC 5321 4.1.1.1, RFC 4954).
+
+
+def ehlo_extensions(text: str) -> dict[str, tuple[str, ...]]:
+    """Return the extensions in the text of a reply to EHLO or LHLO: keywords and parameters in upper case.
+
+    The first line is the server's name.
+    """
+    lines = (line.upper().split() for line in text.split("\n")[1:])
+    return {words[0]: tuple(words[1:]) for words in lines if words}
+
+
+def auth_lines(mechanisms: tuple[str, ...], user: str, password: str) -> list[bytes]:
+    """Return the lines of the login by the first mechanism of PLAIN and LOGIN that the server has.
+
+    The server answers each but the last with a 334. The list is empty where it has neither.
+    """
+    if "PLAIN" in mechanisms:
+        return [b"AUTH PLAIN " + b64encode(f"\0{user}\0{password}".encode())]
+    if "LOGIN" in mechanisms:
+        return [b"AUTH LOGIN", b64encode(user.encode()), b64encode(password.encode())]
+    return []
+
+
+# A connection to an SMTP or LMTP server below its commands: bytes out, replies in, TLS.
+#
+# Rules: what the server sends waits until it is read, also after the end of the connection: LMTP gives one reply
+# after the other to one message, and a server may close behind the last one. A server that sends much and is not
+# asked is not read.
+
+_MAX_UNREAD_BYTES = 64 * 1024
+
+
+class ConnectionLost(RelayUnavailable):
+    """The connection ended before a reply came."""
+
+
+class SmtpStream(asyncio.Protocol):
+    """One connection; ``reply`` is awaited by one task at a time."""
+
+    _transport: asyncio.Transport
+    _socket_transport: asyncio.Transport  # below TLS; the same one without TLS
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._replies = SmtpReplyReader()
+        self._news: asyncio.Future[None] | None = None
+        self._room = asyncio.Event()
+        self._room.set()
+        self._ended = False
+        self._paused = False
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the transport."""
+        self._transport = self._socket_transport = cast(
+            "asyncio.Transport", transport
+        )  # uvloop's is not by inheritance
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what the server sent until somebody asks for it."""
+        self._replies.feed(data)
+        if not self._paused and self._replies.unread_bytes > _MAX_UNREAD_BYTES:
+            self._transport.pause_reading()
+            self._paused = True
+        self._wake_reader()
+
+    def eof_received(self) -> None:
+        """The server says no more; the transport closes."""
+        self._end()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """No byte comes any more, and none can be sent."""
+        self._end()
+
+    def pause_writing(self) -> None:
+        """Let writers wait."""
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        """Let writers go on."""
+        self._room.set()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._room.set()
+        self._wake_reader()
+
+    def _wake_reader(self) -> None:
+        if self._news and not self._news.done():
+            self._news.set_result(None)
+
+    # What its user calls
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is open, as far as is known."""
+        return not self._ended and not self._transport.is_closing()
+
+    @property
+    def has_unread_bytes(self) -> bool:
+        """Whether more has come than the replies that were read."""
+        return self._replies.has_unread_bytes
+
+    @property
+    def has_unsent_bytes(self) -> bool:
+        """Whether some of what was written still waits to be sent."""
+        return max(self._transport.get_write_buffer_size(), self._socket_transport.get_write_buffer_size()) > 0
+
+    @property
+    def own_address(self) -> str:
+        """Our IP address on this connection; empty on a unix socket."""
+        name = self._socket_transport.get_extra_info("sockname")
+        return str(name[0]) if isinstance(name, tuple) else ""
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate of the server (DER); None outside of TLS."""
+        tls = self._transport.get_extra_info("ssl_object")
+        return tls.getpeercert(binary_form=True) if tls else None
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Send ``data`` without a wait. Raises ``ConnectionLost``."""
+        if not self.is_open:
+            raise ConnectionLost("the next hop closed the connection")
+        self._transport.write(data)
+
+    async def room(self) -> None:
+        """Return when little of what was written still waits to be sent."""
+        await self._room.wait()
+
+    async def reply(self) -> SmtpReply:
+        """Return the next reply. Raises ``ConnectionLost``, or ``MalformedReply``."""
+        while (reply := self._replies.next_reply()) is None:
+            if self._ended:
+                raise ConnectionLost("the next hop closed the connection")
+            self._news = self._loop.create_future()
+            if self._paused:
+                self._paused = False
+                self._transport.resume_reading()
+            try:
+                await self._news
+            finally:
+                self._news = None
+        return reply
+
+    async def start_tls(self, context: SSLContext, server_name: str) -> None:
+        """Encrypt the connection from here on. Raises ``OSError`` (``ssl.SSLError``) or ``ConnectionLost``.
+
+        What came in plain text before belongs to the session without TLS: where there is any, somebody on the way
+        may have put it there (RFC 3207 6), and the connection ends.
+        """
+        if not self.is_open or self.has_unread_bytes:
+            self.abort()
+            raise ConnectionLost("the next hop did not wait for TLS")
+        transport = await self._loop.start_tls(self._socket_transport, self, context, server_hostname=server_name)
+        assert transport is not None
+        self._transport = transport
+
+    def close(self) -> None:
+        """Close the connection once what was written is sent."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Drop the connection, and what was written and is not sent."""
+        self._socket_transport.abort()
+
+
+_CONTROL_IN_LINE = re.compile(rb"[\x00-\x1f\x7f]")
+_MISSING_REPLY = SmtpReply(451, "4.4.2 The next mail server went away before its answer for this recipient")
+
+
+class NextHopConnection:
+    """One open connection. After a call that raised it must be dropped, since the reply may still come.
+
+    One timer serves all deadlines, because most replies are here long before theirs.
+    """
+
+    def __init__(self, stream: SmtpStream, reply_timeout_seconds: float) -> None:
+        self._stream = stream
+        self._loop = asyncio.get_running_loop()
+        self._reply_timeout_seconds = reply_timeout_seconds
+        self._deadline = math.inf  # of the reply that is waited for, on the clock of the loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._timed_out = False
+        self.reused = False
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection is open and the next hop has said nothing unasked, as far as is known."""
+        return self._stream.is_open and not self._stream.has_unread_bytes
+
+    @property
+    def own_address(self) -> str:
+        """Our IP address on this connection; empty on a unix socket."""
+        return self._stream.own_address
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The certificate of the next hop (DER); None outside of TLS."""
+        return self._stream.peer_certificate
+
+    async def greeting(self) -> SmtpReply:
+        """Return the greeting. Raises ``RelayUnavailable``."""
+        return await self._last_reply(2)
+
+    async def start_tls(self, context: SSLContext, server_name: str) -> None:
+        """Encrypt the connection from here on. Raises ``OSError`` or ``RelayUnavailable``."""
+        await self._stream.start_tls(context, server_name)
+
+    async def command(self, line: bytes, positive: int = 2) -> SmtpReply:
+        """Send one command and return its reply.
+
+        ``positive`` is the first digit of the reply that means yes. Raises ``RelayUnavailable``, and as one kind
+        of it ``ConnectionLost``.
+        """
+        if _CONTROL_IN_LINE.search(line):
+            raise ValueError("a control character in a command")
+        self._write(line + b"\r\n")
+        reply = await self._last_reply(positive)
+        if reply.code == 421 and self.reused:
+            raise ConnectionLost("the next hop closed a kept connection with a 421")
+        return reply
+
+    async def send_content(
+        self, stuffed_pieces: Sequence[bytes | memoryview], reply_count: int = 1
+    ) -> tuple[SmtpReply, ...]:
+        """Send the message with its final dot, after the 354, and return its ``reply_count`` replies in order.
+
+        The next hop may refuse the message before its end: then there is one reply for all recipients. If it goes
+        away after some of the replies, those that it gave count, and the others are 451. Raises
+        ``RelayUnavailable`` where it gives none.
+        """
+        first, *rest = stuffed_pieces
+        self._write(first)
+        writing = self._loop.create_task(self._write_in_turns(rest)) if rest else None
+        try:
+            replies = [await self._reply(2)]
+            is_written = writing is None or (writing.done() and writing.result())
+        finally:
+            if writing:
+                writing.cancel()
+        if not is_written or self._stream.has_unsent_bytes:
+            self.drop()
+            if replies[0].accepted:
+                raise RelayUnavailable("the next hop accepted a message before its end")
+            return tuple(replies)
+        try:
+            while len(replies) < reply_count and replies[-1].code != 421:
+                replies.append(await self._reply(2))
+        except RelayUnavailable:
+            self.drop()
+        self._drop_if_unread()
+        return (*replies, *[_MISSING_REPLY] * (reply_count - len(replies)))
+
+    async def _write_in_turns(self, pieces: Sequence[bytes | memoryview]) -> bool:
+        """Write the pieces and let other tasks run in between; return whether all of them were written.
+
+        20 MB that are written at once are one step of the event loop, in which the kernel copies all of them.
+        """
+        try:
+            for piece in pieces:
+                view = memoryview(piece)
+                for start in range(0, len(view), PIECE_BYTES):
+                    await asyncio.sleep(0)
+                    await self._stream.room()
+                    self._stream.write(view[start : start + PIECE_BYTES])
+        except ConnectionLost:
+            return False  # whoever waits for the reply learns that
+        return True
+
+    def _write(self, data: bytes | memoryview) -> None:
+        """Send what asks for a reply; what the next hop says before it is none."""
+        if self._stream.has_unread_bytes:
+            self.drop()
+            raise ConnectionLost("the next hop spoke without being asked")
+        self._stream.write(data)
+
+    async def _last_reply(self, positive: int) -> SmtpReply:
+        reply = await self._reply(positive)
+        self._drop_if_unread()
+        return reply
+
+    async def _reply(self, positive: int) -> SmtpReply:
+        self._deadline = self._loop.time() + self._reply_timeout_seconds
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._reply_timeout_seconds, self._on_timer)
+        try:
+            reply = await self._stream.reply()
+        except ConnectionLost as error:
+            if self._timed_out:
+                raise RelayUnavailable("no reply of the next hop in time") from error
+            raise
+        except MalformedReply as error:
+            raise RelayUnavailable(f"no usable reply of the next hop: {error}") from error
+        finally:
+            self._deadline = math.inf
+        if reply.code // 100 not in (positive, 4, 5):
+            raise RelayUnavailable(f"the next hop answered out of turn: {reply}")
+        if reply.code == 421:  # the server closes the connection after it, RFC 5321 3.8
+            self.drop()
+        return reply
+
+    def _drop_if_unread(self) -> None:
+        """Close where a reply more came at once, which would answer the next command."""
+        if self._stream.has_unread_bytes:
+            self.drop()
+
+    def _on_timer(self) -> None:
+        """End the wait whose deadline has passed, or set the timer again for the reply that is waited for now."""
+        self._timer = None
+        left = self._deadline - self._loop.time()
+        if left <= 0:
+            self._timed_out = True
+            self.drop()
+        elif left < math.inf:
+            self._timer = self._loop.call_later(left, self._on_timer)
+
+    def quit(self) -> None:
+        """Send QUIT and close without a wait for the reply."""
+        if self._stream.is_open:
+            self._stream.write(b"QUIT\r\n")
+        self._cancel_timer()
+        self._stream.close()
+
+    def drop(self) -> None:
+        """Close, and send nothing that still waits to be sent: a message that was given up must not arrive."""
+        self._cancel_timer()
+        self._stream.abort()
+
+    def _cancel_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+
+# The server that is the next hop: its address and protocol, TLS with it, and the login there.
+
+
+@dataclass(frozen=True, slots=True)
+class RelayTls:
+    """TLS with the next hop.
+
+    ``implicit``: it begins with the connection, before the greeting. ``server_name`` is the name or the IP address
+    that the certificate must have. ``ca_file`` has the authorities that are trusted; None means those of the
+    system.
+    """
+
+    mode: TlsLevel
+    server_name: str = ""
+    ca_file: str | None = None
+    implicit: bool = False
+
+    def make_context(self) -> ssl.SSLContext:
+        """Return the context of new connections. The authorities are read from files. Raises ``OSError``."""
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.mode is not TlsLevel.VERIFY:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+@dataclass(frozen=True, slots=True)
+class RelayLogin:
+    """The user and the password for AUTH."""
+
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SmtpServer:
+    """A server at ``host`` and ``port``, or at the unix socket ``socket_path`` if that is given.
+
+    ``lmtp``: it speaks LMTP (RFC 2033), else SMTP. ``tls`` of None is no TLS.
+    """
+
+    host: str = ""
+    port: int = 0
+    socket_path: str = ""
+    lmtp: bool = False
+    tls: RelayTls | None = None
+    login: RelayLogin | None = None
+
+    def __str__(self) -> str:
+        return self.socket_path or f"{self.host} port {self.port}"
+
+
+# The beginning of a connection to the next hop: greeting, EHLO or LHLO, TLS and the login.
+#
+# Rules: after STARTTLS only what the server says under TLS counts, its extensions included (RFC 3207 4.2). Plain
+# text takes the place of TLS only in the mode ``may``, and there only where the server does not offer STARTTLS
+# or refuses it; TLS that fails ends the connection in every mode. What is said about a login names no user, no
+# password and no words of the server, which may repeat them.
+
+UNREACHABLE = "cannot be reached"
+
+
+class NotOpened(RelayUnavailable):
+    """No connection could be opened; ``problem`` says why without hosts."""
+
+    def __init__(self, text: str, problem: str = UNREACHABLE) -> None:
+        super().__init__(text)
+        self.problem = problem
+
+
+async def open_connection(
+    server: SmtpServer, context: ssl.SSLContext | None, reply_timeout_seconds: float
+) -> tuple[NextHopConnection, frozenset[str]]:
+    """Return a new connection that is ready for mail, and the keywords of its extensions in upper case.
+
+    ``context`` is needed where the server has ``tls``. Raises ``NotOpened``.
+    """
+    try:
+        connection = NextHopConnection(await _connect(server), reply_timeout_seconds)
+        try:
+            extensions = await _begin_session(connection, server, context)
+        except BaseException:
+            connection.drop()
+            raise
+    except NotOpened as error:
+        raise NotOpened(f"no way to {server}: {error}", error.problem) from error
+    except (RelayUnavailable, OSError) as error:
+        raise NotOpened(f"no way to {server}: {error}") from error
+    return connection, frozenset(extensions)
+
+
+async def _connect(server: SmtpServer) -> SmtpStream:
+    loop = asyncio.get_running_loop()
+    if server.socket_path:
+        _, stream = await loop.create_unix_connection(SmtpStream, server.socket_path)
+    else:
+        _, stream = await loop.create_connection(SmtpStream, server.host, server.port)
+    return stream
+
+
+async def _begin_session(
+    connection: NextHopConnection, server: SmtpServer, context: ssl.SSLContext | None
+) -> Mapping[str, tuple[str, ...]]:
+    tls = server.tls
+    if tls and tls.implicit:
+        await _encrypt(connection, tls, context)
+    greeting = await connection.greeting()
+    if greeting.code != 220:
+        raise NotOpened(f"its greeting is {greeting}")
+    extensions = await _greet(connection, server)
+    if tls and not tls.implicit and await _upgrade(connection, tls, context, extensions):
+        extensions = await _greet(connection, server)
+    if server.login:
+        await _log_in(connection, server.login, extensions.get("AUTH", ()))
+    return extensions
+
+
+async def _greet(connection: NextHopConnection, server: SmtpServer) -> Mapping[str, tuple[str, ...]]:
+    verb = "LHLO" if server.lmtp else "EHLO"
+    reply = await connection.command(f"{verb} {_ehlo_name(connection.own_address)}".encode("ascii"))
+    if not reply.accepted:
+        raise NotOpened(f"{verb} is refused: {reply}")
+    return ehlo_extensions(reply.text)
+
+
+async def _upgrade(
+    connection: NextHopConnection,
+    tls: RelayTls,
+    context: ssl.SSLContext | None,
+    extensions: Mapping[str, tuple[str, ...]],
+) -> bool:
+    """Begin TLS by STARTTLS, and return whether it has begun."""
+    refusal = "STARTTLS is not offered"
+    if "STARTTLS" in extensions:
+        reply = await connection.command(b"STARTTLS")
+        if reply.accepted:
+            await _encrypt(connection, tls, context)
+            return True
+        refusal = f"STARTTLS is refused: {reply}"
+    if tls.mode is not TlsLevel.MAY:
+        raise NotOpened(refusal, "offers no TLS")
+    return False
+
+
+async def _encrypt(connection: NextHopConnection, tls: RelayTls, context: ssl.SSLContext | None) -> None:
+    assert context is not None
+    try:
+        await connection.start_tls(context, tls.server_name)
+    except ssl.SSLCertVerificationError as error:
+        raise NotOpened(
+            f"its certificate is refused: {error.verify_message}", "has no valid certificate"
+        ) from error
+    except OSError as error:
+        raise NotOpened(f"TLS fails: {error}", "cannot begin TLS") from error
+
+
+async def _log_in(connection: NextHopConnection, login: RelayLogin, mechanisms: tuple[str, ...]) -> None:
+    lines = auth_lines(mechanisms, login.user, login.password)
+    if not lines:
+        raise NotOpened("it offers neither AUTH PLAIN nor AUTH LOGIN", "offers no login")
+    for number, line in enumerate(lines, start=1):
+        try:
+            reply = await connection.command(line, positive=2 if number == len(lines) else 3)
+        except RelayUnavailable:
+            raise NotOpened("it gives no usable answer to the login", "refuses the login") from None
+        if reply.code >= 400:
+            raise NotOpened(f"the login is refused with a {reply.code}", "refuses the login")
+
+
+def _ehlo_name(address: str) -> str:
+    """Return our address as the argument of EHLO (RFC 5321 4.1.3); a name would need a look-up in the DNS."""
+    if not address:
+        return "localhost"
+    return f"[IPv6:{address.partition('%')[0]}]" if ":" in address else f"[{address}]"
 
 
 # The connections to an SMTP or LMTP server: lent to transactions, kept open for a while, bounded in number.

@@ -16,8 +16,7 @@ from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.store import open_running_redis
 from nbstream.daemon.listeners import LISTENERS, METRICS
-from nbstream.delivery.next_hop_connection import open_connection
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, open_connection
 from nbstream.doctor.examination import failure
 from nbstream.errors import ConfigError, RelayUnavailable, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.addresses import ListenAddress
-    from nbstream.delivery.next_hop_connection import SmtpServer
+    from nbstream.delivery.smtp_next_hop import SmtpServer
     from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
     from nbstream.server.listener import ListenerEntry

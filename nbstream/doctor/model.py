@@ -13,9 +13,9 @@ from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.daemon.model_lookups import budget_findings, describe_counts, learned_findings
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.autolearn import model_state
 from nbstream.policy.sender_lists import SITE, ListKind
-from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:

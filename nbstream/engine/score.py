@@ -66,9 +66,9 @@ class NativeOwnCounts(Protocol):
 class NativeScore(NamedTuple):
     """The score of a message: its log-odds in nats, and ``clues`` clues in ``packed``.
 
-    ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.packed_clues.PackedClues``. ``totals`` are
+    ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.clues.PackedClues``. ``totals`` are
     the learned messages of ham and spam, their tokens, and the size of the vocabulary. ``group_tokens`` are those
-    of ``bayes.score.GroupTokens``.
+    of ``bayes.clues.GroupTokens``.
 
     This is a named tuple because a frozen dataclass is slower to create.
     """

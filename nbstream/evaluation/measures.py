@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from nbstream.policy.budget import binomial_cumulative
+from nbstream.policy.thresholds import binomial_cumulative
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,8 +13,12 @@ from nbstream.evaluation.tuning import (
     count_rejected,
     count_unsure,
 )
-from nbstream.policy.budget import budget_guarantees, only_errors_are_labelled
-from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import (
+    FalsePositiveBudget,
+    ThresholdPolicy,
+    budget_guarantees,
+    only_errors_are_labelled,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +63,7 @@ class TuningResult:
     """The stored prequential scores, and what each choice of thresholds would have made of them.
 
     ``cost_ratio`` is the cost of a lost ham, in missed spam. ``is_biased`` says that the ham of the sample is not
-    like all ham (see ``policy.budget``). ``others`` are policies that somebody named, beside the present one.
+    like all ham (see ``policy.thresholds``). ``others`` are policies that somebody named, beside the present one.
     """
 
     sample: LabelledSample

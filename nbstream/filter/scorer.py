@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nbstream.bayes.calibration import blend_sums
-from nbstream.bayes.clues import Clue, TokenClues
+from nbstream.bayes.clues import Clue, Score, TokenClues
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.bayes.kinds import KindClassifier, KindScores
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, NoveltyDiscount
-from nbstream.bayes.score import Score
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.message_counts import (
     AutolearnedCounts,

@@ -28,7 +28,7 @@ from nbstream.mail import header_fields, mime
 from nbstream.mail.addresses import canonical_address, find_addresses
 from nbstream.mail.encoded_words import decode_encoded_words, decode_transfer_encoding
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.mail.parameters import parse_parameters
+from nbstream.mail.mime import parse_parameters
 
 _FORWARDING_TYPES = frozenset({"multipart/mixed", "multipart/digest", "multipart/related", "multipart/signed"})
 _MESSAGE_TYPES = frozenset({"message/rfc822", "message/global"})

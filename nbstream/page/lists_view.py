@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 from nbstream.logs import event_fields
 from nbstream.page.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
+from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES, SenderPattern
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 from nbstream.policy.sender_lists import SITE, ListKind, list_owner
-from nbstream.policy.sender_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES, SenderPattern
 from nbstream.store.sender_lists import MAX_ALL_ENTRIES, ListChange
 
 if TYPE_CHECKING:

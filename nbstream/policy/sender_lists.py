@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.mail import header_fields, mime
 from nbstream.mail.addresses import canonical_address, canonical_domain, read_from
-from nbstream.policy.address_patterns import first_matching_pattern
-from nbstream.policy.sender_patterns import Network, SenderPattern
+from nbstream.policy.address_patterns import Network, SenderPattern, first_matching_pattern
 from nbstream.policy.verdict import Verdict
 from nbstream.tokens.authentication import trusted_results
 

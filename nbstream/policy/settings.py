@@ -27,8 +27,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 from nbstream.mail.added_fields import other_filter_of
 from nbstream.mail.addresses import canonical_address
 from nbstream.policy.actions import Action, ActionKind
-from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.sender_patterns import MAX_ENTRIES, SenderPattern
+from nbstream.policy.address_patterns import MAX_ENTRIES, AddressPattern, SenderPattern
 from nbstream.policy.verdict import SPAM_THRESHOLD, Verdict
 from nbstream.settings.values import Networks, Probability, Section, read_network
 

@@ -9,16 +9,120 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.policy.budget import budget_guarantees
+import numpy as np
+
 from nbstream.policy.verdict import SPAM_THRESHOLD, Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
-    from nbstream.policy.budget import BudgetGuarantee
-    from nbstream.policy.prequential_scores import PrequentialScores
+    from numpy.typing import NDArray
+
+    from nbstream.policy.prequential_scores import PrequentialScores, ScoreWindow
+
+
+# A false-positive budget: the lowest threshold that keeps the share of ham called spam within a rate.
+#
+# Rules: pure. The result depends on the prequential scores of ham and on nothing else. Therefore all who have the
+# same scores decide alike, and a message that is unlearned leaves no trace.
+#
+# The threshold is one order statistic (Tong, Feng, Li, "Neyman-Pearson classification algorithms and NP receiver
+# operating characteristics", Science Advances 4, 2018, proposition 1). Let n be the number of ham whose
+# prequential scores are kept, alpha the rate, and delta = 5 %. Let j be the largest number with
+#
+#     P(Binomial(n, alpha) <= j) <= delta.
+#
+# The threshold is just above the (j + 1)-th highest of the n scores, so that no more than j of them reach it. The
+# bound: if later ham is exchangeable with the n ham, which means that any order of all of them is as probable,
+# then the probability that the share of later ham above the threshold exceeds alpha is at most delta. For that
+# share exceeds alpha only where j or fewer of the n scores lie above the score that a share alpha of all ham
+# reaches, and each of them lies there with the probability alpha. Scores that are equal make the share only
+# smaller. Even j = 0 needs ln(delta) / ln(1 - alpha) ham: 2,995 for a rate of 0.1 %.
+#
+# The bound needs the labels of all ham, or of ham that was chosen without a look at its score. Where people label
+# errors alone, the labelled ham is not like other ham: nothing is guaranteed then, and the caller has a fixed
+# threshold. This is seen by the share of the last labelled ham that was on the right side. A model that learns
+# makes the old scores worse than those of today, which errs on the safe side; mail that becomes harder does not.
+
+GUARANTEE_DELTA = 0.05
+"""The probability with which a guarantee may not hold (delta)."""
+
+_LAST_HAM = 200  # by which it is seen whether only errors are labelled
+_MIN_HAM = 20  # with fewer ham that is not seen
+_WRONG_SIDE_PROBABILITY = 0.5  # P(spam)
+# With a smaller share of ham on the right side, labels look like corrections only; see bayes.calibration.
+_MIN_RIGHT_SHARE = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetGuarantee:
+    """Whether a rate is guaranteed, and the P(spam) from which a message is called spam to keep it.
+
+    ``threshold`` is None where nothing is guaranteed: ``ham_missing`` is the number of ham that are needed, or 0
+    where only errors are labelled.
+    """
+
+    rate: float
+    threshold: float | None
+    ham_missing: int = 0
+
+    def __str__(self) -> str:
+        rate = f"{100 * self.rate:g} %"
+        if self.threshold is not None:
+            return f"guaranteed {rate}"
+        if self.ham_missing:
+            return f"needs {self.ham_missing:,} more ham to guarantee {rate}"
+        return f"only errors are labelled, {rate} is not guaranteed"  # no colon: see server.feedback_mailbox
+
+
+def budget_guarantees(ham: ScoreWindow, rates: Collection[float]) -> dict[float, BudgetGuarantee]:
+    """Return the guarantee of each of ``rates``, shares above 0 and at most 1/2, by these scores of ham."""
+    only_errors = bool(rates) and only_errors_are_labelled(ham)
+    return {rate: BudgetGuarantee(rate, None) if only_errors else _guarantee(ham, rate) for rate in rates}
+
+
+def _guarantee(ham: ScoreWindow, rate: float) -> BudgetGuarantee:
+    allowed = allowed_false_positives(len(ham), rate)
+    if allowed < 0:
+        return BudgetGuarantee(rate, None, ham_needed(rate) - len(ham))
+    return BudgetGuarantee(rate, math.nextafter(ham.ascending_probabilities[-1 - allowed], math.inf))
+
+
+def only_errors_are_labelled(ham: ScoreWindow) -> bool:
+    """Whether many of the last labelled ham had scores on the wrong side; of all ham few have."""
+    probabilities = ham.last_probabilities(_LAST_HAM)
+    right = sum(probability < _WRONG_SIDE_PROBABILITY for probability in probabilities)
+    return len(probabilities) >= _MIN_HAM and right < _MIN_RIGHT_SHARE * len(probabilities)
+
+
+def ham_needed(rate: float) -> int:
+    """Return the least number n of ham that can guarantee ``rate``: (1 - rate)^n <= delta."""
+    n = math.ceil(math.log(GUARANTEE_DELTA) / math.log1p(-rate))
+    return n if allowed_false_positives(n, rate) >= 0 else n + 1  # the quotient was rounded
+
+
+@lru_cache(maxsize=1024)
+def allowed_false_positives(n: int, rate: float) -> int:
+    """Return the largest j with P(Binomial(n, rate) <= j) <= delta, or -1 where there is none.
+
+    A threshold that calls j of n ham spam keeps ``rate`` with a confidence of 1 - delta.
+    """
+    median = math.ceil(n * rate)  # or one less
+    tails = binomial_cumulative(n, rate, median)
+    return int(np.searchsorted(tails, GUARANTEE_DELTA * (1 + 1e-12), side="right")) - 1
+
+
+def binomial_cumulative(n: int, rate: float, last: int) -> NDArray[np.float64]:
+    """Return P(Binomial(n, rate) <= j) for j from 0 to ``last``: an array of shape (last + 1,)."""
+    j = np.arange(1, last + 1)
+    with np.errstate(divide="ignore"):  # beyond n the terms are 0
+        log_ratios = np.log(np.maximum(n - j + 1, 0) / j) + math.log(rate) - math.log1p(-rate)
+    log_terms = n * math.log1p(-rate) + np.concatenate([[0.0], np.cumsum(log_ratios)])
+    cumulative: NDArray[np.float64] = np.minimum(np.cumsum(np.exp(log_terms)), 1.0)
+    return cumulative
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from nbstream.policy.actions import ActionKind
 from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 
 if TYPE_CHECKING:
-    from nbstream.delivery.quarantine_index import QuarantineUsage
+    from nbstream.delivery.quarantine import QuarantineUsage
     from nbstream.filter.metrics import FilterMetrics
     from nbstream.metrics import MetricsRegistry
     from nbstream.policy.sender_lists import ListDecision

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES, SenderPattern
 from nbstream.policy.sender_lists import ListEntry, ListKind, OwnerList
-from nbstream.policy.sender_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES, SenderPattern
 from nbstream.store.lua import lua_script
 from nbstream.store.redis_errors import readable_replies, store_errors
 

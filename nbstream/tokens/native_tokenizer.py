@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.mail.charsets import decode_long_text, decode_text
 from nbstream.mail.header_fields import HeaderField
 from nbstream.mail.message import key_content
-from nbstream.mail.parameters import parse_parameters
+from nbstream.mail.mime import parse_parameters
 from nbstream.tokens.authentication import authentication_tokens
 from nbstream.tokens.header_tokens import field_tokens, relation_tokens
 from nbstream.tokens.structure import bare_text_tokens, file_name_tokens

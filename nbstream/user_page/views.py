@@ -17,9 +17,9 @@ from nbstream.logs import event_fields
 from nbstream.page.messages_view import read_position
 from nbstream.page.quarantine_view import readable_quarantine
 from nbstream.page.requests import Page, PageRefused, PageRoute, Redirect, View
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.sender_lists import ListKind, list_owner
-from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.user_page.login import PREFIX
 from nbstream.user_page.texts import TEXTS
 from nbstream.users.held_mail import HeldOutcome

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nbstream.bayes.classifier import Classifier
+from nbstream.bayes.clues import Score
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Counts
 from nbstream.bayes.multinomial import TokenCounts
-from nbstream.bayes.score import Score
 from nbstream.tokens.tokenizer import Tokens
 
 

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from nbstream.bayes.blend import OwnCounts, PriorStrength, blend_log_ratios
 from nbstream.bayes.classifier import Classifier
-from nbstream.bayes.clues import TokenClues
+from nbstream.bayes.clues import Score, TokenClues
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import ALPHA, TokenCounts, token_log_ratios
-from nbstream.bayes.score import Score
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.sample_models import sample_message, teach, token_counts, trained_counts
 

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbstream.bayes.classifier import Classifier, ClueLimits
+from nbstream.bayes.clues import Score
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import TokenCounts
-from nbstream.bayes.score import Score
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.score import NativeScoring, ScoreOptions
 from nbstream.tokens.tokenizer import Tokens

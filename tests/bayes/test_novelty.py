@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.classifier import Classifier
-from nbstream.bayes.clues import TokenClues
+from nbstream.bayes.clues import GroupTokens, Score, TokenClues
 from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM, TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, NOVELTY_SUMS, NoveltyDiscount
-from nbstream.bayes.score import GroupTokens, Score
 from nbstream.tokens.tokenizer import Tokens
 from tests.bayes.counted_clues import packed_clues
 from tests.engine.native import native_library

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.priors import log_priors
+from nbstream.bayes.multinomial import log_priors
 
 
 def test_maximum_likelihood_is_the_share_of_the_messages() -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from nbstream.bayes import BernoulliNB, CategoricalNB, MultinomialNB
 from nbstream.bayes.counts import WEIGHT_ONE, Totals
-from nbstream.bayes.multinomial import HAM, SPAM, token_log_ratios
-from nbstream.bayes.priors import log_priors
+from nbstream.bayes.multinomial import HAM, SPAM, log_priors, token_log_ratios
 
 # Quinlan, "Induction of decision trees" (1986), table 1: outlook, temperature, humidity, wind, and whether tennis
 # was played. Mitchell, "Machine Learning" (1997), 6.9.1, classifies the day below with these.

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 
 from .scripted_server import ScriptedServer
 

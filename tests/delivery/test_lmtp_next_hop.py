@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
-from nbstream.delivery.next_hop_connection import RelayTls, SmtpServer
 from nbstream.delivery.settings import RelaySettings, TlsLevel
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import RelayTls, SmtpNextHop, SmtpServer
 from nbstream.errors import RelayUnavailable
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.redis_servers.access import Certificates

@@ -21,9 +21,9 @@ from nbstream.delivery.quarantine import (
     QuarantinedMessage,
     QuarantineNote,
     QuarantineRetention,
+    QuarantineUsage,
     RetentionResult,
 )
-from nbstream.delivery.quarantine_index import QuarantineUsage
 from nbstream.delivery.settings import QuarantineSettings
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
 from nbstream.wire.smtp_reply import SmtpReply

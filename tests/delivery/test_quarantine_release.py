@@ -12,10 +12,9 @@ import pytest
 from nbstream.delivery import quarantine
 from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.next_hop import Envelope, SmtpPath
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
 from nbstream.delivery.quarantine_release import release_message
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.errors import NbstreamError, NotReleased, RelayRefused, RelayUnavailable
 from tests.delivery.conftest import Play, Relay
 

@@ -8,9 +8,8 @@ import pytest
 
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import NextHop
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.quarantine_release import QuarantineReleaser
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.errors import RelayRefused, ReleaseInDoubt, StoreUnavailable
 from nbstream.filter import Check, Lesson, LessonOutcome
 from nbstream.mail.message import Message

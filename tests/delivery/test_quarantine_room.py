@@ -14,8 +14,13 @@ import pytest
 
 from nbstream.delivery import maildir, quarantine
 from nbstream.delivery.next_hop import Envelope, SmtpPath
-from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, QuarantinePart
-from nbstream.delivery.quarantine_index import QuarantineUsage
+from nbstream.delivery.quarantine import (
+    Quarantine,
+    QuarantinedMessage,
+    QuarantineNote,
+    QuarantinePart,
+    QuarantineUsage,
+)
 from nbstream.delivery.settings import QuarantineSettings
 from nbstream.wire.smtp_reply import SmtpReply
 

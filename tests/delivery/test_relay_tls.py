@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.delivery.next_hop_connection import RelayLogin, RelayTls, SmtpServer
 from nbstream.delivery.settings import RelaySettings, TlsLevel
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import RelayLogin, RelayTls, SmtpNextHop, SmtpServer
 from nbstream.errors import RelayUnavailable
 from tests.redis_servers.access import Certificates
 

@@ -10,9 +10,8 @@ import pytest
 
 from nbstream.assembly.delivery import make_next_hop
 from nbstream.config import load_settings
-from nbstream.delivery.next_hop_connection import RelayTls, SmtpServer
 from nbstream.delivery.settings import TlsLevel
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import RelayTls, SmtpNextHop, SmtpServer
 from nbstream.errors import ConfigError
 
 Write: TypeAlias = Callable[[str], Path]

@@ -10,9 +10,8 @@ import time
 import pytest
 
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.delivery.next_hop_connection import NextHopConnection, SmtpServer
 from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, SmtpNextHop
+from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, NextHopConnection, SmtpNextHop, SmtpServer
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.server.smtp_replies import error_reply
 from nbstream.wire.smtp_reply import SmtpReply

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.delivery.next_hop_connection import SmtpServer, SmtpStream
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer, SmtpStream
 from nbstream.mail.lines import PIECE_BYTES, split_at_line_ends
 
 lines = st.lists(

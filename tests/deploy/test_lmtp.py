@@ -14,8 +14,7 @@ import pytest
 
 from nbstream import config
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.delivery.next_hop_connection import SmtpServer
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from tests.deploy.lmtp import PIECES, LmtpDovecot
 from tests.deploy.postfix import LMTP, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, wait_until

@@ -7,8 +7,8 @@ from pathlib import Path
 from nbstream.assembly.store import open_sender_lists
 from nbstream.doctor import model
 from nbstream.doctor.model import examine_lists
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import SITE, ListKind
-from nbstream.policy.sender_patterns import SenderPattern
 from tests.conftest import RedisServer
 from tests.doctor.sites import make_site, the
 

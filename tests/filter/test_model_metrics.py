@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nbstream.filter.model_metrics import PrequentialScoreGauges
+from nbstream.filter.metrics import PrequentialScoreGauges
 from nbstream.metrics import MetricsRegistry
 from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
 

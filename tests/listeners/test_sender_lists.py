@@ -11,9 +11,9 @@ from redis.asyncio import Redis
 
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action, ActionKind
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.sender_lists import SITE, EvidenceReader, ListEntry, ListKind, OwnerList, SenderLists
-from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.canaries import Canaries

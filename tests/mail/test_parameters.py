@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.mail.parameters import parse_parameters
+from nbstream.mail.mime import parse_parameters
 from tests.mail.hostile_values import HOSTILE_PIECES
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.delivery.quarantine_index import QuarantineUsage
+from nbstream.delivery.quarantine import QuarantineUsage
 from nbstream.engine.choice import PYTHON
 from nbstream.page.activity import (
     MESSAGE_CLASSES,

@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 
 from nbstream.listeners.http.access import Role
 from nbstream.page.lists_view import ListsView
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import SITE, ListEntry, ListKind, OwnerList
-from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.store.sender_lists import StoredSenderLists
 from tests.page.page_listener import Browser, open_page
 from tests.store.recent.rows import KEYS

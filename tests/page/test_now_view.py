@@ -21,7 +21,7 @@ from nbstream.daemon.health import HealthCheck
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.daemon.parts import ServerParts, make_parts
-from nbstream.delivery.quarantine_index import QuarantineUsage
+from nbstream.delivery.quarantine import QuarantineUsage
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreRefuses
 from nbstream.filter import FilterPolicy

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbstream.policy.budget import (
+from nbstream.policy.prequential_scores import PrequentialScore, ScoreWindow
+from nbstream.policy.thresholds import (
     GUARANTEE_DELTA,
     BudgetGuarantee,
     allowed_false_positives,
@@ -18,7 +19,6 @@ from nbstream.policy.budget import (
     budget_guarantees,
     ham_needed,
 )
-from nbstream.policy.prequential_scores import PrequentialScore, ScoreWindow
 
 
 def window(probabilities: Iterable[float]) -> ScoreWindow:

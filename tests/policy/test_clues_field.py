@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from nbstream.bayes.clues import Clue
 from nbstream.mail import header_fields
 from nbstream.mail.message import Message
-from nbstream.policy.feedback_mail import quoted_ids
 from nbstream.policy.header import (
     MAX_CLUES,
     MAX_VALUE_BYTES,
@@ -24,6 +23,7 @@ from nbstream.policy.header import (
     parse_own_id,
 )
 from nbstream.policy.verdict import Verdict
+from nbstream.server.feedback_mailbox import quoted_ids
 from tests.policy.checked_mail import Checked
 
 MARKS = FilterMarks()

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.policy.budget import BudgetGuarantee
-from nbstream.policy.feedback_mail import quoted_ids
 from nbstream.policy.header import own_field_value, parse_own_id
 from nbstream.policy.settings import OWN_FIELD
+from nbstream.policy.thresholds import BudgetGuarantee
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict, decide_verdict
+from nbstream.server.feedback_mailbox import quoted_ids
 
 ID, OTHER = "abcdefghijklmnopqrstuvwx", "234567abcdefghijklmnopqr"
 VALUE = own_field_value(ID, Verdict.HAM, 0.2, "probability < 0.5 (unsure)", "default")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nbstream.mail.addresses import canonical_address, read_from
 from nbstream.mail.header_fields import HeaderField
 from nbstream.mail.message import Message
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import (
     SITE,
     EvidenceReader,
@@ -23,7 +24,6 @@ from nbstream.policy.sender_lists import (
     SenderLists,
     is_aligned,
 )
-from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.policy.verdict import Verdict
 from tests.mail.test_addresses import SPELLINGS
 

@@ -8,8 +8,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import SITE, ListKind
-from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.server.background import BackgroundTasks
 from nbstream.store import sender_lists
 from nbstream.store.connection import ConnectionOptions, open_client

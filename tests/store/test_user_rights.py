@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import SITE, ListKind
-from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes

@@ -17,8 +17,8 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import ListKind
-from nbstream.policy.sender_patterns import SenderPattern
 from nbstream.store import lua
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers

@@ -17,9 +17,8 @@ from redis.asyncio import Redis
 
 from nbstream.delivery import maildir
 from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.mail.message import Message
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.message_rows import normalize_address

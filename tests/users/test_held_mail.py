@@ -13,9 +13,8 @@ from redis.asyncio import Redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.mail.message import Message

@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import pytest
 
-from nbstream.delivery.next_hop_connection import auth_lines, ehlo_extensions
+from nbstream.delivery.smtp_next_hop import auth_lines, ehlo_extensions
 
 
 def test_extensions_are_the_lines_behind_the_name_of_the_server() -> None:

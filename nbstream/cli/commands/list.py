@@ -15,8 +15,8 @@ from nbstream.assembly.store import open_sender_lists
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_DATAERR, EX_NOINPUT
 from nbstream.cli.terminal import local_time, print_error, printable
+from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES
 from nbstream.policy.sender_lists import SITE, ListKind, list_owner
-from nbstream.policy.sender_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES
 from nbstream.store.sender_lists import MAX_ALL_ENTRIES, ListChange
 from nbstream.system_users import current_user
 from nbstream.wire.api_json import iso_time
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.config import Settings
-    from nbstream.policy.sender_patterns import SenderPattern
+    from nbstream.policy.address_patterns import SenderPattern
     from nbstream.store.sender_lists import StoredEntry, StoredSenderLists
 
 _FULL = (

@@ -24,9 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from nbstream.bayes.clues import Clue, PackedClues, TokenClues, bytes_of_index
+from nbstream.bayes.clues import Clue, GroupTokens, PackedClues, TokenClues, bytes_of_index
 from nbstream.bayes.novelty import Discount
-from nbstream.bayes.score import GroupTokens
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict

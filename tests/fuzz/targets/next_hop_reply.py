@@ -11,9 +11,8 @@ import asyncio
 import re
 
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.target import FuzzTarget

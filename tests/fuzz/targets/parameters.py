@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import quote_from_bytes
 
-from nbstream.mail.parameters import parse_parameters
+from nbstream.mail.mime import parse_parameters
 from tests.fuzz.target import FuzzTarget
 
 _ESCAPED = re.compile(r'(["\\])')

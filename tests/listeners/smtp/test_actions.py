@@ -14,10 +14,9 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.delivery import quarantine
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message

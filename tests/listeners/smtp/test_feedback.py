@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 from tests.conftest import RedisServer

@@ -15,9 +15,8 @@ from typing import Any, cast
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.mail import header_fields

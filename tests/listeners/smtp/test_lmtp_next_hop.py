@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery.next_hop_connection import SmtpServer
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
 
 RECIPIENTS = ("one@b.example", "two@b.example", "three@b.example")

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery.next_hop_connection import SmtpServer
 from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.listeners.smtp.settings import TlsMode
 from tests.conftest import RedisServer
 from tests.listeners.runtimes import SPAM_ADDRESS, make_runtime

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import PackedClues, TokenClues
+from nbstream.bayes.clues import GroupTokens, PackedClues, TokenClues
 from nbstream.bayes.novelty import Discount
-from nbstream.bayes.score import GroupTokens
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
