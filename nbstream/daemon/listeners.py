@@ -15,7 +15,7 @@ from nbstream.daemon.health import find_kind
 from nbstream.daemon.parts import HttpContext
 from nbstream.delivery.outlet import Outlet
 from nbstream.listeners.dovecot import DOVECOT
-from nbstream.listeners.http.probe import probe_http, probe_metrics
+from nbstream.listeners.http import probe_http, probe_metrics
 from nbstream.listeners.milter import MILTER
 from nbstream.listeners.smtp import LMTP, SMTP
 from nbstream.listeners.spamd import SPAMD

@@ -215,7 +215,7 @@ def _start_chores(settings: Settings, parts: ServerParts, runtime: Callable[[], 
     if settings.digest:
         # Imported here: where there are no digests, and no page, Jinja2 is not loaded.
         from nbstream.assembly.digests import make_digests  # noqa: PLC0415 - see above
-        from nbstream.users.metrics import DigestMetrics  # noqa: PLC0415 - see above
+        from nbstream.users.digests import DigestMetrics  # noqa: PLC0415 - see above
 
         count = DigestMetrics(metrics.registry).count
 

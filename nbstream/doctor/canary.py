@@ -24,8 +24,7 @@ from nbstream.doctor.connections import connect
 from nbstream.doctor.examination import in_thread
 from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners.milter import MILTER
-from nbstream.listeners.smtp import LMTP, SMTP
-from nbstream.listeners.smtp.probe import begin_smtp, smtp_reply
+from nbstream.listeners.smtp import LMTP, SMTP, begin_smtp, smtp_reply
 from nbstream.mail.addresses import canonical_address
 from nbstream.server.probe import Conversation
 from nbstream.store.canaries import FOLDER, Canaries

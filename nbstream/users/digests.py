@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from prometheus_client import Counter as MetricCounter
+
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.errors import InputError, RelayRefused, RelayUnavailable
@@ -32,6 +34,7 @@ from nbstream.users.links import LinkSigner
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage
+    from nbstream.metrics import MetricsRegistry
     from nbstream.users.links import LinkKeys
     from nbstream.users.preferences import UserPreferences
     from nbstream.users.settings import DigestSchedule, DigestSettings
@@ -263,3 +266,22 @@ def last_due(schedule: DigestSchedule, now: float) -> float:
 
 def _local_time(today: time.struct_time, days_back: int, hour: int, minute: int) -> float:
     return time.mktime((today.tm_year, today.tm_mon, today.tm_mday - days_back, hour, minute, 0, 0, 0, -1))
+
+
+class DigestMetrics:
+    """Counts digests by what became of them, where ``digest`` is configured. Names are a contract."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._digests = MetricCounter(
+            "nbstream_digests",
+            "Digests of held mail, by outcome: sent, refused (by the next hop, for good), deferred (tried again). "
+            "Only with digest.",
+            ["outcome"],
+            registry=registry.counts,
+        )
+        for outcome in DigestOutcome:
+            self._digests.labels(outcome)
+
+    def count(self, outcome: DigestOutcome) -> None:
+        """Count a digest."""
+        self._digests.labels(outcome).inc()

@@ -38,12 +38,11 @@ from nbstream.doctor.connections import (
 )
 from nbstream.doctor.examination import Site
 from nbstream.findings import Finding, FindingKind
-from nbstream.listeners.http import probe as http_probe
+from nbstream.listeners import http, stream
 from nbstream.listeners.milter import probe_milter
-from nbstream.listeners.smtp.probe import probe_lmtp
+from nbstream.listeners.smtp import probe_lmtp
 from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.listeners.stream import STREAM
-from nbstream.listeners.stream import probe as stream_probe
 from nbstream.server import probe
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.probe import Conversation
@@ -164,8 +163,8 @@ async def test_what_a_daemon_says_of_itself_is_passed_on(tmp_path: Path) -> None
     async with server(tmp_path / "s", b"", b"HTTP/1.1 503 Service Unavailable\r\n\r\n" + body) as address:
         found = await probe_listener(ENTRIES["http"], address)
 
-    the(found, http_probe.NOT_READY)
-    assert degraded["redis"] in the(found, http_probe.DEGRADED).what
+    the(found, http.NOT_READY)
+    assert degraded["redis"] in the(found, http.DEGRADED).what
 
 
 @pytest.mark.parametrize(
@@ -187,7 +186,7 @@ async def test_what_is_degraded_has_the_remedy_that_the_page_shows(
     async with server(tmp_path / "s", b"", b"HTTP/1.1 200 OK\r\n\r\n" + body) as address:
         found = await probe_listener(ENTRIES["http"], address)
 
-    assert the(found, http_probe.DEGRADED).remedy.startswith(kind.remedy)
+    assert the(found, http.DEGRADED).remedy.startswith(kind.remedy)
 
 
 async def test_what_a_newer_daemon_says_is_passed_on_without_its_remedy(tmp_path: Path) -> None:
@@ -195,7 +194,7 @@ async def test_what_a_newer_daemon_says_is_passed_on_without_its_remedy(tmp_path
     async with server(tmp_path / "s", b"", b"HTTP/1.1 200 OK\r\n\r\n" + body) as address:
         found = await probe_listener(ENTRIES["http"], address)
 
-    assert "clock is degraded: it stands still" in the(found, http_probe.DEGRADED).what
+    assert "clock is degraded: it stands still" in the(found, http.DEGRADED).what
 
 
 @pytest.mark.parametrize("way", Way)
@@ -256,10 +255,10 @@ async def test_entries_of_the_stream_that_were_given_up(
     keys = ModelKeys("doctor-stream")
     site = make_site(tmp_path, f"redis: {{url: '{shared_redis.url}'}}\nmodel: {{name: doctor-stream}}\n")
 
-    the(await examine_in_redis(STREAM, site), stream_probe.STREAM_MISSING)
+    the(await examine_in_redis(STREAM, site), stream.STREAM_MISSING)
     await client.xgroup_create(keys.incoming, "nbstream", mkstream=True)
     await client.xadd(keys.dead_letters, {"raw": "x"})
-    assert keys.dead_letters in the(await examine_in_redis(STREAM, site), stream_probe.DEAD_LETTERS).what
+    assert keys.dead_letters in the(await examine_in_redis(STREAM, site), stream.DEAD_LETTERS).what
 
 
 async def test_a_maildir_with_room_takes_mail(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def _modules() -> list[str]:
     of_checks = [check.examine.__module__ for check in CHECKS]
     others = [module.name for module in pkgutil.iter_modules(nbstream.doctor.__path__, "nbstream.doctor.")]
     rooms = pkgutil.walk_packages(nbstream.listeners.__path__, "nbstream.listeners.")
-    probes = [probe.__name__, *(module.name for module in rooms if module.name.endswith(".probe"))]
+    probes = [probe.__name__, *(module.name for module in rooms if module.ispkg)]
     of_daemon = [module.__name__ for module in (model_lookups, health)]
     return list(dict.fromkeys([*of_checks, *others, *probes, *of_daemon]))
 

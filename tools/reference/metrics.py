@@ -27,7 +27,7 @@ from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.user_page.links import LinkMetrics
 from nbstream.user_page.login import UserPageMetrics
-from nbstream.users.metrics import DigestMetrics
+from nbstream.users.digests import DigestMetrics
 from tools.reference.markup import NOTICE, Undocumented, definitions, plain
 
 

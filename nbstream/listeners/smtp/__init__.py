@@ -1,15 +1,75 @@
-"""The SMTP and LMTP listeners: mail comes in, gets its verdict, and goes on to the next hop. Their entries."""
+"""The SMTP and LMTP listeners: mail comes in, gets its verdict, and goes on. Their probes and their entries."""
 
 from __future__ import annotations
 
 import socket
 from typing import TYPE_CHECKING
 
-from nbstream.listeners.smtp.probe import probe_lmtp, probe_smtp
 from nbstream.server.listener import Listener, ListenerContext, ListenerEntry
+from nbstream.server.probe import BUSY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbstream.findings import Finding
     from nbstream.listeners.smtp.settings import MailListenerSettings
+    from nbstream.server.probe import Conversation
+
+
+_MAX_REPLY_LINES = 100
+
+
+async def probe_smtp(conversation: Conversation) -> Sequence[Finding]:
+    """EHLO and QUIT."""
+    return await _probe_smtp(conversation, "EHLO")
+
+
+async def probe_lmtp(conversation: Conversation) -> Sequence[Finding]:
+    """LHLO and QUIT."""
+    return await _probe_smtp(conversation, "LHLO")
+
+
+async def _probe_smtp(conversation: Conversation, verb: str) -> Sequence[Finding]:
+    refusal = await begin_smtp(conversation, verb)
+    if refusal is None:
+        conversation.send(b"QUIT\r\n")
+        refusal = (await smtp_reply(conversation))[-1]
+        if refusal.startswith("221"):
+            return conversation.works(f"{verb} and STARTTLS" if conversation.began_tls else verb)
+    if refusal.startswith("421"):
+        return [BUSY(name=conversation.name, address=conversation.address, answer=refusal)]
+    return conversation.wrong(verb, refusal)
+
+
+async def begin_smtp(conversation: Conversation, verb: str) -> str | None:
+    """Read the greeting and say EHLO or LHLO, within TLS where that is offered; return a reply that refuses."""
+    greeting = (await smtp_reply(conversation))[-1]
+    if not greeting.startswith("220"):
+        return greeting
+    reply = await _say_hello(conversation, verb)
+    if any(line[4:].upper() == "STARTTLS" for line in reply):
+        conversation.send(b"STARTTLS\r\n")
+        answer = (await smtp_reply(conversation))[-1]
+        if not answer.startswith("220"):
+            return answer
+        await conversation.start_tls()
+        reply = await _say_hello(conversation, verb)
+    return None if reply[-1].startswith("250") else reply[-1]
+
+
+async def _say_hello(conversation: Conversation, verb: str) -> list[str]:
+    conversation.send(f"{verb} doctor.nbstream.invalid\r\n".encode())
+    return await smtp_reply(conversation)
+
+
+async def smtp_reply(conversation: Conversation) -> list[str]:
+    """Return the lines of a reply; the last one decides."""
+    lines = [await conversation.receive_line()]
+    while lines[-1][:3].isdigit() and lines[-1][3:4] == "-":
+        if len(lines) == _MAX_REPLY_LINES:
+            raise ValueError("its reply has no end")
+        lines.append(await conversation.receive_line())
+    return lines
 
 
 def _make(section: MailListenerSettings, context: ListenerContext) -> Listener:

@@ -1,14 +1,15 @@
 """The stream listener: requests come from a Redis stream, and results go to another one.
 
-Here are its settings and its entry in the table.
+Here are its settings, what ``nbstream doctor`` sees of it in Redis, and its entry in the table.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from nbstream.findings import ok, problem, warning
 from nbstream.server.listener import Listener, ListenerContext, ListenerEntry
 from nbstream.settings.values import Section
 
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
     from nbstream.store.model.keys import ModelKeys
 
 
+STREAM_MISSING = problem(
+    "listener.stream",
+    "The stream {key} has no consumer group {group}: nobody reads it.",
+    "See in the log of the daemon why the stream listener does not run.",
+)
+DEAD_LETTERS = warning(
+    "listener.stream",
+    "{count} entries of the stream were given up and lie in {key}.",
+    "Look at them (XRANGE {key} - +), mend what was wrong, and add them to the stream again.",
+)
+STREAM_READ = ok("listener.stream", "The stream {key} is read; {pending} entries are in hand.")
+
+
 class StreamListenerSettings(Section):
     """The listener for programs that use Redis. It has no address. A message has at most 10 MiB."""
 
@@ -28,10 +42,25 @@ class StreamListenerSettings(Section):
     """Another worker takes over the entries of a worker that was silent for this long."""
 
 
-async def _examine(client: Redis, keys: ModelKeys) -> Sequence[Finding]:
-    from nbstream.listeners.stream.probe import examine_stream  # noqa: PLC0415 - see nbstream.server.listener
+async def examine_stream(client: Redis, keys: ModelKeys) -> Sequence[Finding]:
+    """See whether the stream of programs is read, and whether entries were given up.
 
-    return await examine_stream(client, keys)
+    Raises ``StoreUnavailable``.
+    """
+    from nbstream.store.redis_errors import store_errors  # noqa: PLC0415 - see nbstream.server.listener
+    from nbstream.store.stream_queue import CONSUMER_GROUP  # noqa: PLC0415 - as above
+
+    with store_errors():
+        exists = await client.exists(keys.incoming)
+        groups: Any = await client.xinfo_groups(keys.incoming) if exists else []
+        dead: Any = await client.xlen(keys.dead_letters)
+    group = next((group for group in groups if group["name"] == CONSUMER_GROUP.encode()), None)
+    if group is None:
+        return [STREAM_MISSING(key=keys.incoming, group=CONSUMER_GROUP)]
+    findings = [STREAM_READ(key=keys.incoming, pending=group["pending"])]
+    if dead:
+        findings.append(DEAD_LETTERS(count=dead, key=keys.dead_letters))
+    return findings
 
 
 def _make(section: StreamListenerSettings, context: ListenerContext) -> Listener:
@@ -55,4 +84,4 @@ def _make(section: StreamListenerSettings, context: ListenerContext) -> Listener
     )
 
 
-STREAM = ListenerEntry("stream", _make, examine=_examine, counts_connections=False, teaches_by_address=False)
+STREAM = ListenerEntry("stream", _make, examine=examine_stream, counts_connections=False, teaches_by_address=False)
