@@ -21,7 +21,7 @@ from nbstream.listeners.rspamd.api import RspamdApi
 from nbstream.page.activity import SAMPLE_SECONDS, ActivityRecorder
 from nbstream.page.forms import MAX_FORM_BYTES
 from nbstream.page.lists_view import ListsView
-from nbstream.page.login import LoginPages, PageSessions
+from nbstream.page.login import AdminLogin, PageSessions
 from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.page.messages_view import MessagesView, known_rows
 from nbstream.page.metrics import PageMetrics
@@ -174,7 +174,7 @@ class _PageMaker:
         keys = LoginKeys(context.keys.model)
         store = PageSessionStore(context.client, keys)
         renderer, metrics = PageRenderer(self._static_files.version), PageMetrics(context.registry)
-        login = LoginPages(
+        login = AdminLogin(
             store=store,
             passwords=self._passwords,
             counts=AttemptCounts(context.client, keys),

@@ -1,8 +1,8 @@
 """The table of listeners: what the rest of the daemon knows about a protocol.
 
 Sockets, start, reload, drain, the rule who may teach and the questions of ``nbstream doctor`` all go through this
-table. A protocol is a package in ``listeners`` with one entry here, and its section of the settings, which
-``config.listeners`` names. The table does not say one thing: ``nbstream serve`` names the SMTP listener in its
+table. A protocol is a package in ``listeners`` with one entry here, and its section of the settings in
+``ListenersSettings``. The table does not say one thing: ``nbstream serve`` names the SMTP listener in its
 hints for a newcomer.
 """
 

@@ -13,6 +13,7 @@ import hashlib
 import hmac
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.http.access import PasswordCheck, Passwords
     from nbstream.listeners.http.bodies import BodyReader
-    from nbstream.page.metrics import PageMetrics
+    from nbstream.page.metrics import RequestMetrics
     from nbstream.page.rendering import PageRenderer
     from nbstream.server.peers import Network, Peer
     from nbstream.store.logins import AttemptCounts, PageSessionStore, StoredLogin
@@ -48,19 +49,18 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
-class LoginPages:
-    """The form to log in, and its answer: a session begins with a one-time link, which is used up, or a password.
+class Login(ABC):
+    """The form to log in to a page, and its answer; administrators and users have different ones.
 
-    ``allow_from`` are the networks whose peers may name the clients that they ask for.
+    ``counts`` are those of all processes. ``allow_from`` are the networks whose peers may name the clients that
+    they ask for.
     """
 
-    store: PageSessionStore
-    passwords: PasswordCheck
     counts: AttemptCounts
     allow_from: Sequence[Network]
     bodies: BodyReader
     renderer: PageRenderer
-    metrics: PageMetrics
+    metrics: RequestMetrics
 
     async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
         """Answer a request of the login. Raises ``RequestRefused``."""
@@ -76,16 +76,37 @@ class LoginPages:
         except StoreUnavailable as error:
             raise RequestRefused(503, "Redis cannot be reached: nobody can log in now.") from error
         # The link is used by the form only: what fetches links, such as a preview, must not use it up.
-        return self._form_page(query.get("link", ""), query.get("to", ""))
+        return self._form_page(request, query)
+
+    @abstractmethod
+    def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
+        """Answer a request of somebody who has not logged in."""
+
+    @abstractmethod
+    async def _log_in(self, request: web.BaseRequest, form: Mapping[str, str], peer: Peer) -> web.Response:
+        """Begin a session with what the form has, or say why not. Raises ``StoreUnavailable``."""
+
+    @abstractmethod
+    def _form_page(
+        self, request: web.BaseRequest, fields: Mapping[str, str], refused: PageRefused | None = None
+    ) -> web.Response:
+        """Return the form, with what was given, or with why nobody was logged in."""
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class AdminLogin(Login):
+    """The login of administrators: with a one-time link, which is used up, or with a password."""
+
+    store: PageSessionStore
+    passwords: PasswordCheck
 
     def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
         """Send whoever wants to see a page to the form, and refuse everything else with it."""
         if request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", ""):
             target = ADMIN_AREA.local_target(request.rel_url.raw_path_qs)
             return redirect(f"{LOGIN_PATH}?to={quote(target, safe='/')}")
-        response = self._form_page(
-            "", "", PageRefused(403, "You have not logged in, or your session has ended. Nothing was changed.")
-        )
+        ended = PageRefused(403, "You have not logged in, or your session has ended. Nothing was changed.")
+        response = self._form_page(request, {}, ended)
         response.headers["X-Login"] = "needed"  # for the scripts of the page
         response.force_close()  # the rest of a form is not read
         return response
@@ -105,7 +126,7 @@ class LoginPages:
             if client != peer:
                 told["client"] = str(client)
             _log.warning("http: a request was refused", extra=event_fields(**told))
-            return self._form_page("", form.get("to", ""), refused)
+            return self._form_page(request, form, refused)
         self.metrics.login_tried(method, accepted=True)
         _log.info("page: somebody logged in", extra=event_fields(client=str(client)))
         # No redirect: a browser does not send the new cookie with one that began on another site.
@@ -134,10 +155,13 @@ class LoginPages:
         name = login_name(form.get("name", ""), str(client))
         return await self.store.create_session(role, f"page {name}", password)
 
-    def _form_page(self, link: str, target: str, refused: PageRefused | None = None) -> web.Response:
+    def _form_page(
+        self, _: web.BaseRequest, fields: Mapping[str, str], refused: PageRefused | None = None
+    ) -> web.Response:
+        link = fields.get("link", "")
         values = {
-            "link": link if is_token(link) else "",
-            "target": ADMIN_AREA.local_target(target),
+            "link": link if is_token(link) and not refused else "",
+            "target": ADMIN_AREA.local_target(fields.get("to", "")),
             "has_password": self.passwords.passwords.any,
             "refusal": refused.text if refused else "",
         }

@@ -45,6 +45,7 @@ from nbstream.wire.visible_text import visible_text
 
 if TYPE_CHECKING:
     from nbstream.listeners.http.bodies import BodyReader
+    from nbstream.page.login import Login
     from nbstream.page.metrics import RequestMetrics
     from nbstream.page.rendering import PageRenderer
     from nbstream.page.requests import Answer, PageArea, PageRoute, Session, View
@@ -61,16 +62,6 @@ _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 409
 _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
 _STORE_AWAY = "Redis cannot be reached now."
 _TOO_MANY_REQUESTS = "Too many requests of your session are at work. Please try again in a moment."
-
-
-class Login(Protocol):
-    """The login of a page: administrators and users have different ones."""
-
-    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
-        """Answer a request of the login. Raises ``RequestRefused``."""
-
-    def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
-        """Answer a request of somebody who has not logged in."""
 
 
 class Sessions(Protocol):

@@ -27,11 +27,9 @@ from prometheus_client import Counter
 
 from nbstream.errors import StoreUnavailable
 from nbstream.listeners.http.access import FailureCounts, Role, TooManyFailures, client_of, failure_sources
-from nbstream.listeners.http.responses import RequestRefused
 from nbstream.logs import event_fields
 from nbstream.mail.addresses import parse_address
-from nbstream.page.forms import read_query, receive_form
-from nbstream.page.login import csrf_token
+from nbstream.page.login import Login, csrf_token
 from nbstream.page.metrics import RequestMetrics
 from nbstream.page.requests import Page, PageArea, PageRefused, Session
 from nbstream.page.responses import html_response, redirect, set_cookie
@@ -41,16 +39,14 @@ from nbstream.users.links import LinkPurpose, link_path
 from nbstream.users.login_servers import MAX_NAME_LENGTH, MAX_PASSWORD_LENGTH, LoginUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from aiohttp import web
     from redis.asyncio import Redis
 
-    from nbstream.listeners.http.bodies import BodyReader
     from nbstream.metrics import MetricsRegistry
-    from nbstream.page.rendering import PageRenderer
-    from nbstream.server.peers import Network, Peer
-    from nbstream.store.logins import AttemptCounts, LoginKeys
+    from nbstream.server.peers import Peer
+    from nbstream.store.logins import LoginKeys
     from nbstream.users.links import LinkKeys
     from nbstream.users.login_servers import LoginServer
 
@@ -121,59 +117,29 @@ class UserPageMetrics(RequestMetrics):
         )
 
 
-class _Refused(Exception):
-    """Nobody was logged in: the answer has this status, and the text of this name."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
-
-
 @dataclass(eq=False, kw_only=True, slots=True)
-class UserLogin:
-    """The form to log in, and its answer.
+class UserLogin(Login):
+    """The login of users; ``server`` is None where they log in by links alone.
 
-    ``server`` is None where users log in by links alone. ``counts`` are those of all processes. ``address_of``
-    returns the address of a user who may log in, by his name. ``allow_from`` are the networks of proxies.
+    ``address_of`` returns the address of a user who may log in, by their name. A refusal has the name of its text.
     """
 
     server: LoginServer | None
     links: LinkKeys
     sessions: UserSessions
-    counts: AttemptCounts
     address_of: Callable[[str], str | None]
-    allow_from: Sequence[Network]
-    bodies: BodyReader
-    renderer: PageRenderer
-    metrics: RequestMetrics
     _failures: FailureCounts = field(init=False)
     _waiting: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._failures = FailureCounts(self.counts)
 
-    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
-        """Answer a request of the login. Raises ``RequestRefused``."""
-        if request.method not in {"GET", "HEAD", "POST"}:
-            raise RequestRefused(405, "Method Not Allowed", allow="GET,HEAD,POST", close=True)
-        try:
-            if request.method == "POST":
-                form = await receive_form(request, self.bodies)
-                return await self._log_in(request, {name: values[0] for name, values in form.items()}, peer)
-            query = read_query(request.rel_url.raw_query_string)
-        except PageRefused as refused:
-            raise RequestRefused(refused.status, refused.text, close=True) from refused
-        except StoreUnavailable as error:
-            raise RequestRefused(503, "Redis cannot be reached: nobody can log in now.") from error
-        return self._form_page(request, query)
-
     def ask_to_log_in(self, request: web.BaseRequest) -> web.Response:
         """Send whoever wants to see a page to the form, and refuse everything else with it."""
         if request.method in {"GET", "HEAD"}:
             target = USER_AREA.local_target(request.rel_url.raw_path_qs)
             return redirect(f"{USER_AREA.login_path}?to={quote(target, safe='/')}")
-        response = self._form_page(request, {}, _Refused(403, "login_ended"))
+        response = self._form_page(request, {}, PageRefused(403, "login_ended"))
         response.force_close()  # the rest of a form is not read
         return response
 
@@ -188,7 +154,7 @@ class UserLogin:
             else:
                 address = await self._user_of_password(form, client, source)
             await self._count_login(source)
-        except _Refused as refused:
+        except PageRefused as refused:
             self.metrics.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
             told = {"peer": str(peer), "path": USER_AREA.login_path, "password": "wrong", "client": str(client)}
@@ -205,21 +171,21 @@ class UserLogin:
         return response
 
     async def _count_login(self, source: str) -> None:
-        """Count a login of this client; raise ``_Refused`` for too many, since each stays in Redis for hours."""
+        """Count a login of this client; ``PageRefused`` for too many, since each stays in Redis for hours."""
         (logins,) = await self.counts.add([f"{source} logins"])
         if logins.count > _MAX_LOGINS:
-            raise _Refused(429, "login_too_many")
+            raise PageRefused(429, "login_too_many")
 
     async def _user_of_link(self, token: str) -> str:
         signer = await self.links.signer()
         link = signer.read(token, LinkPurpose.LOGIN, time.time())
         if link is None or self.address_of(link.address) != link.address:
-            raise _Refused(403, "login_link_wrong")
+            raise PageRefused(403, "login_link_wrong")
         return link.address
 
     async def _user_of_password(self, form: Mapping[str, str], client: Peer, source: str) -> str:
         name, password = form.get("user", "").strip(), form.get("password", "")
-        wrong = _Refused(403, "login_wrong")
+        wrong = PageRefused(403, "login_wrong")
         limits = {source: _MAX_FAILURES, f"user {self._name_digest(name)}": _MAX_FAILURES}
         try:
             self._failures.require_room(limits)
@@ -230,7 +196,7 @@ class UserLogin:
                 await self._failures.share(limits)
                 raise wrong
         except TooManyFailures:
-            raise _Refused(429, "login_too_many") from None
+            raise PageRefused(429, "login_too_many") from None
         self._failures.take_back(limits)
         self._failures.succeed(limits)
         return address
@@ -244,26 +210,26 @@ class UserLogin:
         return hashlib.blake2b(counted.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
     async def _ask_server(self, name: str, password: str, client: Peer, limits: Mapping[str, int]) -> str | None:
-        """Return the name of the user, None for a wrong password. Raises ``_Refused`` where nobody knows."""
+        """Return the name of the user, None for a wrong password. Raises ``PageRefused`` where nobody knows."""
         server = self.server
         is_possible = 0 < len(name) <= MAX_NAME_LENGTH and 0 < len(password) <= MAX_PASSWORD_LENGTH
         if server is None or not is_possible or not (name + password).isprintable():
             return None
         if self._waiting >= _MAX_WAITING:
             self._failures.take_back(limits)
-            raise _Refused(503, "login_away")
+            raise PageRefused(503, "login_away")
         self._waiting += 1
         try:
             return await server.find_user(name, password, client.address or None)
         except LoginUnavailable as error:
             self._failures.take_back(limits)
             _log.error("page: no user can log in: %s", error)
-            raise _Refused(503, "login_away") from error
+            raise PageRefused(503, "login_away") from error
         finally:
             self._waiting -= 1
 
     def _form_page(
-        self, request: web.BaseRequest, fields: Mapping[str, str], refused: _Refused | None = None
+        self, request: web.BaseRequest, fields: Mapping[str, str], refused: PageRefused | None = None
     ) -> web.Response:
         values = {
             "link": "" if refused else fields.get("link", ""),

@@ -107,7 +107,7 @@ log: {{format: json}}
     assert [finding.check for finding in found] == [
         f"listener.{name}" for name in ("smtp", "http", "spamd", "stream", "metrics")
     ]
-    assert kind_names(found) == {"probe.WORKS", "probe.STREAM"}
+    assert kind_names(found) == {"probe.WORKS", "stream.STREAM_READ"}
 
 
 async def test_a_listener_that_is_not_there_is_a_problem(tmp_path: Path) -> None:

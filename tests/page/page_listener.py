@@ -17,7 +17,7 @@ from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.metrics import MetricsRegistry
 from nbstream.page.forms import MAX_FORM_BYTES
-from nbstream.page.login import LoginPages, PageSessions, csrf_token
+from nbstream.page.login import AdminLogin, PageSessions, csrf_token
 from nbstream.page.metrics import PageMetrics
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import ADMIN_AREA, View
@@ -123,7 +123,7 @@ def make_page_server(
     counts = AttemptCounts(client, LoginKeys(MODEL))
     sessions = PageSessions(store, passwords)
     observer = PageMetrics(registry or MetricsRegistry())
-    login = LoginPages(
+    login = AdminLogin(
         store=store,
         passwords=PasswordCheck(passwords, counts),
         counts=counts,

@@ -16,7 +16,7 @@ from nbstream.listeners.http.bodies import BodyReader
 from nbstream.listeners.http.listener import HttpListener
 from nbstream.metrics import MetricsRegistry
 from nbstream.page.forms import MAX_FORM_BYTES
-from nbstream.page.login import LoginPages, PageSessions, csrf_token, sign
+from nbstream.page.login import AdminLogin, PageSessions, csrf_token, sign
 from nbstream.page.metrics import PageMetrics
 from nbstream.page.rendering import PageRenderer
 from nbstream.page.requests import (
@@ -102,7 +102,7 @@ def _start() -> HttpExchange:
     passwords, static_files, sessions = Passwords("one", "two"), load_static_files(), _Sessions()
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     renderer, metrics = PageRenderer(static_files.version), PageMetrics(MetricsRegistry())
-    login = LoginPages(
+    login = AdminLogin(
         store=sessions,
         passwords=PasswordCheck(passwords),
         counts=_Counts(),
