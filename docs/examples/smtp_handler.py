@@ -18,7 +18,7 @@ class Handler:
     def __init__(self, spam_filter: AsyncSpamFilter) -> None:
         self.spam_filter = spam_filter
 
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802 - its name
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         """Check the message, or learn it."""
         raw = envelope.content
         assert isinstance(raw, bytes)

@@ -13,7 +13,6 @@ from nbstream.errors import NbstreamError, table_row
 from nbstream.policy.actions import ActionKind
 from nbstream.wire.smtp_reply import SmtpReply
 
-SYNTAX_QUIT = SmtpReply(501, "Syntax: QUIT")
 SYNTAX_EHLO = SmtpReply(501, "5.5.4 Syntax: EHLO hostname")
 SYNTAX_MAIL = SmtpReply(501, "5.5.4 Syntax: MAIL FROM:<address> [parameters]")
 SYNTAX_RCPT = SmtpReply(501, "5.5.4 Syntax: RCPT TO:<address> [parameters]")
@@ -41,7 +40,6 @@ ADDRESS_TOO_LONG = SmtpReply(553, "5.1.0 Address is too long")
 TOO_MANY_FIELDS = SmtpReply(554, "5.6.0 Message has too many header fields")
 TOO_MANY_BYTES_IN_FLIGHT = SmtpReply(452, "4.3.1 Too much mail is in flight, please try again later")
 OK = SmtpReply(250, "2.0.0 Ok")
-BYE = SmtpReply(221, "Bye")
 SENDER_OK = SmtpReply(250, "2.1.0 Ok")
 VRFY_NOT_SUPPORTED = SmtpReply(252, "2.5.2 Send some mail, it will be tried")
 TOO_MANY_CONNECTIONS = SmtpReply(421, "4.3.2 Too many connections, please try again later")

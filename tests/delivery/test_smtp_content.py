@@ -37,7 +37,7 @@ class Sink:
 
     content = b""
 
-    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:  # noqa: N802  # aiosmtpd's name
+    async def handle_DATA(self, _server: SMTP, _session: Session, envelope: Envelope) -> str:
         assert isinstance(envelope.content, bytes)
         self.content = envelope.content
         return "250 2.0.0 Kept"

@@ -313,7 +313,7 @@ def test_a_next_hop_that_takes_no_user_without_a_domain_hinders_no_report(
     tmp_path: Path, redis_binary: Path
 ) -> None:
     class Strict(Sink):
-        async def handle_MAIL(self, *arguments: Any) -> str:  # noqa: N802 - the name is aiosmtpd's
+        async def handle_MAIL(self, *arguments: Any) -> str:
             envelope, sender = arguments[2:4]
             if sender.strip("<>") and "@" not in sender:
                 return "501 5.5.4 the sender has no domain"

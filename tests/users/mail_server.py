@@ -45,7 +45,7 @@ class MailServer:
         assert self.listener
         self.listener.close()
 
-    async def handle_RCPT(  # noqa: N802 - the name is aiosmtpd's
+    async def handle_RCPT(
         self, _server: SMTP, _session: object, envelope: SmtpEnvelope, address: str, _options: list[str]
     ) -> str:
         reply = self.reply_to.get(address, "250 2.1.5 ok")
@@ -53,7 +53,7 @@ class MailServer:
             envelope.rcpt_tos.append(address)
         return reply
 
-    async def handle_DATA(self, _server: SMTP, _session: object, envelope: SmtpEnvelope) -> str:  # noqa: N802
+    async def handle_DATA(self, _server: SMTP, _session: object, envelope: SmtpEnvelope) -> str:
         if self.silent_for in envelope.rcpt_tos:
             self.is_silent.set()
             await asyncio.Event().wait()

@@ -7,13 +7,13 @@ wait, but between two commands every other task may run.
 One timer serves all deadlines: when it rings it may have to ring again, later. What came is in one buffer, and
 replies go to the transport at once: the streams of asyncio cost as much as the rest of a command.
 
-This is the only file that touches private parts of aiosmtpd (1.4):
+A command is a method ``smtp_*``, as in aiosmtpd. This is the only file that touches private parts of it (1.4):
 
-- ``_smtp_methods`` are the commands: those of the session take the place of aiosmtpd's own.
+- ``_smtp_methods`` are these methods by the names of the commands.
 - ``_handle_client`` is the task of a whole connection, with the loop over its commands. It reads a stream, and
   looks at each line for options that are off here. Its end, however it comes, is the end of the session.
-- ``_reset_timeout``, ``_timeout_cb`` and ``_timeout_handle`` make a timer for each command, and close a silent
-  connection, which waits for the client to read. Here the connection is dropped then.
+- ``_reset_timeout``, ``_timeout_cb``, ``_timeout_handle`` and ``_timeout_duration`` make a timer for each command,
+  and close a silent connection, which waits for the client to read. Here the connection is dropped then.
 - aiosmtpd's own STARTTLS drives a private class of asyncio, which uvloop does not have, sets no deadline, and
   before 1.4.6 answered what was sent before TLS as if it had come within it (CVE-2024-34083).
 
@@ -27,8 +27,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, AnyStr, Protocol, cast
+from typing import TYPE_CHECKING, AnyStr, cast
 
 from aiosmtpd.smtp import SMTP
 
@@ -37,6 +36,7 @@ from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterable
 
     from nbstream.server.limits import ListenerLimits
 
@@ -53,38 +53,13 @@ _TLS_SHUTDOWN_SECONDS = 5.0
 _TOGETHER_SECONDS = 1.0  # the next hop may need long for each of 100 recipients, and the client sees no reply
 
 
-class ConnectionSession(Protocol):
-    """What a connection asks of its session, which stands above it."""
-
-    @property
-    def commands(self) -> Mapping[str, Callable[[Any], Awaitable[None]]]:
-        """The commands by their names; NOOP, HELP and EXPN are aiosmtpd's own. An argument may be None."""
-
-    def opened(self) -> None:
-        """The client has connected."""
-
-    def closed(self) -> None:
-        """The connection is closed. That may be said twice."""
-
-    async def begin(self) -> None:
-        """Nothing was sent yet: the greeting follows. Called once; ``ConnectionError`` ends the connection."""
-
-    async def end(self) -> None:
-        """No command follows: the client or we have ended the connection. Called once, also when cancelled."""
-
-    async def reply_to_fault(self, error: Exception) -> SmtpReply:
-        """Return the reply to a command that failed."""
-
-
 class SmtpConnection(SMTP):
     """One connection: its bytes, its times, its replies and its end. ``name`` is that of the listener."""
 
     last_deadline = math.inf
     """See ``set_last_deadline``."""
 
-    def __init__(
-        self, session: ConnectionSession, name: str, hostname: str, ident: str, limits: ListenerLimits
-    ) -> None:
+    def __init__(self, name: str, hostname: str, ident: str, limits: ListenerLimits) -> None:
         super().__init__(
             handler=None,
             hostname=hostname,
@@ -93,12 +68,10 @@ class SmtpConnection(SMTP):
             timeout=limits.idle_timeout_seconds,
             loop=asyncio.get_running_loop(),
         )
-        self._smtp_methods.update(session.commands)
         self.is_encrypted = False
         self.awaits_handshake = False
         """Whether the client's next bytes are those of TLS, so that plain text would only be taken for a fault."""
         self._open_transport: asyncio.Transport
-        self._served = session
         self._name = name
         self._message_timeout_seconds = limits.message_timeout_seconds
         self._unknown_commands = 0
@@ -110,6 +83,10 @@ class SmtpConnection(SMTP):
         self._unsent_replies, self._last_reply_at = b"", 0.0
         self._idle_deadline = self._rings_at = math.inf
 
+    def __dir__(self) -> Iterable[str]:
+        """Name the commands alone: aiosmtpd looks at each attribute of each connection, which takes 0.1 ms."""
+        return [name for name in dir(type(self)) if name.startswith("smtp_")]
+
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -117,12 +94,6 @@ class SmtpConnection(SMTP):
         self._open_transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
         self._allow_one_message()
         super().connection_made(transport)
-        self._served.opened()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """End the session; aiosmtpd cancels its task."""
-        super().connection_lost(error)
-        self._served.closed()
 
     def data_received(self, data: bytes) -> None:
         """Keep what the client sent until it is read."""
@@ -159,7 +130,7 @@ class SmtpConnection(SMTP):
 
     async def _handle_client(self) -> None:
         try:
-            await self._served.begin()
+            await self.begin()
             await self.push(f"220 {self.hostname} {self.__ident__}")
             while not self.is_closing:
                 await self._serve_command()
@@ -167,7 +138,13 @@ class SmtpConnection(SMTP):
             _log.debug("smtp: the client went away")
         finally:
             self.close()
-            await self._served.end()
+            await self.end()
+
+    async def begin(self) -> None:
+        """Nothing was sent yet: the greeting follows. ``ConnectionError`` ends the connection."""
+
+    async def end(self) -> None:
+        """No command follows: the client or we have ended the connection. Called once, also when cancelled."""
 
     async def _serve_command(self) -> None:
         line, is_whole = await self.read_until(b"\n")
@@ -189,7 +166,7 @@ class SmtpConnection(SMTP):
             except (ConnectionError, EOFError):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the command gets a reply
-                await self.send_reply(await self._served.reply_to_fault(error))
+                await self.push((await self.handle_exception(error)).encode("ascii"))
 
     async def _refuse_unknown(self, name: str) -> None:
         self._unknown_commands += 1
@@ -198,16 +175,6 @@ class SmtpConnection(SMTP):
         else:
             await self.push("502 5.5.1 Too many unrecognized commands, goodbye.")
             self.close()
-
-    @property
-    def greeted_as(self) -> str | None:
-        """The name that the client gave with HELO or EHLO; None before that."""
-        return self.session.host_name if self.session else None
-
-    def set_greeting(self, name: str | None) -> None:
-        """Note the name that the client gave."""
-        assert self.session is not None
-        self.session.host_name = name
 
     # The deadlines
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.smtp.delivery import Delivery
-from nbstream.listeners.smtp.session import MessageHandlers, SmtpListenerState, SmtpSession
+from nbstream.listeners.smtp.session import LmtpSession, MessageHandlers, SmtpListenerState, SmtpSession
 from nbstream.listeners.smtp.settings import LmtpListenerSettings, TlsMode
 from nbstream.server import smtp_replies
 from nbstream.server.connections import Connections, RefusingProtocol
@@ -52,7 +52,6 @@ class SmtpListener:
             bytes_in_flight=bytes_in_flight,
             next_hop=outlet.next_hop,
             message_handlers=self._message_handlers(runtime),
-            is_lmtp=self._is_lmtp,
             max_recipients=max_recipients,
         )
 
@@ -74,7 +73,7 @@ class SmtpListener:
 
     def _accept(self) -> asyncio.BaseProtocol:
         if self.connections.admit():
-            return SmtpSession(self.state).connection
+            return LmtpSession(self.state) if self._is_lmtp else SmtpSession(self.state)
         reply = smtp_replies.CLOSING if self.connections.draining else smtp_replies.TOO_MANY_CONNECTIONS
         begins_with_tls = self.state.section.tls is TlsMode.IMPLICIT  # plain text would only be taken for a fault
         return RefusingProtocol(b"" if begins_with_tls else reply.render() + b"\r\n")

@@ -5,8 +5,9 @@ Rules:
   be reached the client learns that at RCPT, so that feedback is learned even while it is away.
 - DATA is read in chunks up to CRLF.CRLF and nothing else. Memory is reserved from a limit that all connections
   share.
-- aiosmtpd's own MAIL, RCPT, DATA and EHLO are replaced: they refuse unknown parameters and long lines, change the
-  case of parameters, and answer an exception with its text.
+- A command is a method ``smtp_*`` in the place of aiosmtpd's, whose HELO, NOOP, HELP, EXPN and QUIT answer here,
+  too. Its MAIL and RCPT refuse unknown parameters, and change the case of the others. Its DATA refuses long lines.
+  Its EHLO offers what it can do itself, and sends each line alone. Its RSET and VRFY give other replies.
 - LMTP (RFC 2033) is SMTP with LHLO in the place of HELO and EHLO, and with a reply for each recipient after the
 content.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiosmtpd.smtp import syntax
 
@@ -32,8 +33,8 @@ from nbstream.server.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, e
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
+    import asyncio
     import ssl
-    from collections.abc import Awaitable, Callable, Mapping
 
     from nbstream.delivery.next_hop import NextHop, Transaction
     from nbstream.listeners.smtp.delivery import Delivery
@@ -111,9 +112,9 @@ class MailTransaction:
 class SmtpListenerState:
     """What all sessions of a listener share; ``message_handlers`` are those of the next transaction.
 
-    ``name`` is that of the listener, and ``hostname`` the one in its greeting. With ``is_lmtp`` the protocol is
-    LMTP (RFC 2033). Recipients beyond ``max_recipients`` are put off, and the client sends to them in a second
-    transaction; RFC 5321 4.5.3.1.8 asks for at least 100.
+    ``name`` is that of the listener, and ``hostname`` the one in its greeting. Recipients beyond
+    ``max_recipients`` are put off, and the client sends to them in a second transaction; RFC 5321 4.5.3.1.8 asks
+    for at least 100.
     """
 
     name: str
@@ -124,51 +125,35 @@ class SmtpListenerState:
     bytes_in_flight: BytesInFlight
     next_hop: NextHop
     message_handlers: MessageHandlers
-    is_lmtp: bool = False
     max_recipients: int = 1000
 
 
-class SmtpSession:
+class SmtpSession(SmtpConnection):
     """The session of one connection; ``_mail`` is its state from MAIL to the end of DATA."""
 
+    ident = "ESMTP nbstream"
+    needs_greeting = smtp_replies.NO_HELO
+    answers_each_recipient = False
+
     def __init__(self, listener: SmtpListenerState) -> None:
+        super().__init__(listener.name, listener.hostname, self.ident, listener.limits)
         self._listener = listener
         self._forwarded: dict[str, str] | None = None
         self._mail: MailTransaction | None = None
         self._peer = Peer("")
-        ident = "LMTP nbstream" if listener.is_lmtp else "ESMTP nbstream"
-        self.connection = SmtpConnection(self, listener.name, listener.hostname, ident, listener.limits)
-        self.connection.awaits_handshake = listener.section.tls is TlsMode.IMPLICIT
-
-    @property
-    def commands(self) -> Mapping[str, Callable[[Any], Awaitable[None]]]:
-        """The commands by their names."""
-        greetings = {"HELO": self._helo, "EHLO": self._ehlo}
-        if self._listener.is_lmtp:
-            greetings = {"HELO": self._refuse_greeting, "EHLO": self._refuse_greeting, "LHLO": self._ehlo}
-        return {
-            **greetings,
-            "STARTTLS": self._starttls,
-            "RSET": self._rset,
-            "QUIT": self._quit,
-            "VRFY": self._vrfy,
-            "AUTH": self._auth,
-            "XFORWARD": self._xforward,
-            "MAIL": self._begin_mail,
-            "RCPT": self._rcpt,
-            "DATA": self._data,
-        }
+        self.awaits_handshake = listener.section.tls is TlsMode.IMPLICIT
 
     # Beginning and end
 
-    def opened(self) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin a session."""
-        assert self.connection.transport is not None
-        self._peer = self._listener.connections.peer_of(self.connection.transport)
+        super().connection_made(transport)
+        self._peer = self._listener.connections.peer_of(transport)
         self._listener.connections.opened(self)
 
-    def closed(self) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         """End the session."""
+        super().connection_lost(error)
         self._listener.connections.closed(self)
 
     async def begin(self) -> None:
@@ -180,11 +165,11 @@ class SmtpSession:
         context = self._listener.message_handlers.tls_context
         assert context is not None
         try:
-            await self.connection.start_tls(context)
+            await self.start_tls(context)
         except ConnectionError as error:
             _log.info("%s: %s", self._listener.name, error, extra=event_fields(peer=str(self._peer)))
             # Where the client went away during the handshake, uvloop does not say that the connection is lost.
-            self.closed()
+            self._listener.connections.closed(self)
             raise
 
     async def end(self) -> None:
@@ -194,25 +179,21 @@ class SmtpSession:
     def close_if_idle(self) -> None:
         """Close the connection, for the daemon drains, unless a message is under way."""
         if self._mail is None:
-            self.connection.close_for_shutdown()
-
-    def abort(self) -> None:
-        """Drop the connection."""
-        self.connection.abort()
+            self.close_for_shutdown()
 
     def _close_if_draining(self) -> None:
         if self._listener.connections.draining:
-            self.connection.close_for_shutdown()
+            self.close_for_shutdown()
 
-    async def reply_to_fault(self, error: Exception) -> SmtpReply:
+    async def handle_exception(self, error: Exception) -> str:
         """Return the reply to a command that failed: never the text of an exception."""
         if self._mail is not None:
             await self._mail.drop_destination()
         if isinstance(error, NbstreamError):
             _log.warning("%s: %s", self._listener.name, error)
-            return error_reply(error)
+            return str(error_reply(error))
         _log.error("%s: a command failed", self._listener.name, exc_info=error)
-        return TEMPORARY_FAILURE
+        return str(TEMPORARY_FAILURE)
 
     async def _reset(self) -> None:
         """Go back to the state after EHLO."""
@@ -224,37 +205,33 @@ class SmtpSession:
 
     # Commands
 
-    async def _helo(self, hostname: str) -> None:
+    async def smtp_HELO(self, hostname: str) -> None:
         """HELO: begin a session without extensions."""
         await self._reset()
-        await self.connection.smtp_HELO(hostname)
+        await super().smtp_HELO(hostname)
 
-    async def _ehlo(self, hostname: str) -> None:
-        """EHLO, or LHLO: offer only what the next hop offers, so that everything taken here can be passed on."""
+    async def smtp_EHLO(self, hostname: str) -> None:
+        """EHLO: offer only what the next hop offers, so that everything taken here can be passed on."""
         if not hostname:
-            await self._reply(smtp_replies.SYNTAX_EHLO)
+            await self.send_reply(smtp_replies.SYNTAX_EHLO)
             return
         await self._reset()
-        self.connection.set_greeting(hostname)
+        assert self.session is not None
+        self.session.host_name = hostname
         offered = sorted((await self._listener.next_hop.features()) & _FORWARDED_EXTENSIONS)
         size = f"SIZE {self._listener.limits.max_message_bytes}"
         own_extensions = [
-            *([XFORWARD_EXTENSION] if self._is_trusted_proxy else ()),
-            *([VERDICT_PARAMETER] if self._may_see_verdicts else ()),
-            *(["STARTTLS"] if self._offers_starttls else ()),
+            *([XFORWARD_EXTENSION] if self._is_trusted_proxy() else ()),
+            *([VERDICT_PARAMETER] if self._may_see_verdicts() else ()),
+            *(["STARTTLS"] if self._offers_starttls() else ()),
         ]
         lines = [self._listener.hostname, *own_extensions, *(size if name == "SIZE" else name for name in offered)]
-        await self._reply(SmtpReply(250, "\n".join(lines)))
+        await self.send_reply(SmtpReply(250, "\n".join(lines)))
 
-    async def _refuse_greeting(self, hostname: str) -> None:
-        """HELO and EHLO in LMTP: refused, so that no SMTP client takes this for its server (RFC 2033 4.1)."""
-        await self._reply(smtp_replies.IS_LMTP)
-
-    @property
     def _offers_starttls(self) -> bool:
-        return self._listener.section.tls.offers_starttls and not self.connection.is_encrypted
+        return self._listener.section.tls.offers_starttls and not self.is_encrypted
 
-    async def _starttls(self, arg: str | None) -> None:
+    async def smtp_STARTTLS(self, arg: str | None) -> None:
         """STARTTLS: go on within TLS, with nothing of what was said before (RFC 3207 4.2).
 
         A client that sends more before TLS has begun may be one into whose connection somebody else writes. His
@@ -262,51 +239,50 @@ class SmtpSession:
         are answered as they came, without TLS.
         """
         if arg:
-            await self._reply(smtp_replies.SYNTAX_STARTTLS)
-        elif not self._offers_starttls:
-            await self._reply(smtp_replies.NO_STARTTLS)
-        elif self.connection.has_unread:
-            await self._reply(smtp_replies.TEXT_BEHIND_STARTTLS)
+            await self.send_reply(smtp_replies.SYNTAX_STARTTLS)
+        elif not self._offers_starttls():
+            await self.send_reply(smtp_replies.NO_STARTTLS)
+        elif self.has_unread:
+            await self.send_reply(smtp_replies.TEXT_BEHIND_STARTTLS)
         else:
             await self._reset()
-            self.connection.awaits_handshake = True
-            await self._reply(smtp_replies.TLS_READY)
+            self.awaits_handshake = True
+            await self.send_reply(smtp_replies.TLS_READY)
             await self._begin_tls()
             self._forwarded = None
-            self.connection.set_greeting(None)
+            assert self.session is not None
+            self.session.host_name = None
 
-    async def _rset(self, arg: str) -> None:
+    async def smtp_RSET(self, arg: str) -> None:
         """RSET: give up the transaction."""
         if arg:
-            await self._reply(smtp_replies.SYNTAX_RSET)
+            await self.send_reply(smtp_replies.SYNTAX_RSET)
             return
         await self._reset()
-        await self._reply(smtp_replies.OK)
+        await self.send_reply(smtp_replies.OK)
         self._close_if_draining()
 
     @syntax("QUIT")
-    async def _quit(self, arg: str | None) -> None:
-        """QUIT: close the connection; aiosmtpd would cancel what its end still has to do."""
-        if arg:
-            await self._reply(smtp_replies.SYNTAX_QUIT)
-            return
-        await self._reply(smtp_replies.BYE)
-        self.connection.close()
+    async def smtp_QUIT(self, arg: str) -> None:
+        """QUIT: close the connection. aiosmtpd cancels the task then, so the transaction is given up before."""
+        if not arg:
+            await self._reset()
+        await super().smtp_QUIT(arg)
 
-    async def _vrfy(self, arg: str) -> None:
+    async def smtp_VRFY(self, arg: str) -> None:
         """VRFY: never say which addresses exist, and parse none."""
-        await self._reply(smtp_replies.VRFY_NOT_SUPPORTED)
+        await self.send_reply(smtp_replies.VRFY_NOT_SUPPORTED)
 
-    async def _auth(self, arg: str | None) -> None:
+    async def smtp_AUTH(self, arg: str | None) -> None:
         """AUTH: nobody logs in here. aiosmtpd would ask for TLS, also of a client that has it."""
-        await self._reply(smtp_replies.NO_AUTH)
+        await self.send_reply(smtp_replies.NO_AUTH)
 
-    async def _xforward(self, arg: str | None) -> None:
+    async def smtp_XFORWARD(self, arg: str | None) -> None:
         """XFORWARD: a trusted proxy says whose the next mail is; whoever it names is the teacher."""
         attributes = codec.parse_xforward(arg)
-        if self._needs_tls:
+        if self._needs_tls():
             reply = smtp_replies.TLS_REQUIRED
-        elif not self._is_trusted_proxy:
+        elif not self._is_trusted_proxy():
             reply = smtp_replies.XFORWARD_NOT_ALLOWED
         elif attributes is None:
             reply = smtp_replies.SYNTAX_XFORWARD
@@ -315,15 +291,13 @@ class SmtpSession:
         else:
             reply = smtp_replies.OK
             self._forwarded = {**(self._forwarded or {}), **attributes}
-        await self._reply(reply, grouped=True)
+        await self.send_reply(reply, grouped=True)
 
-    @property
     def _is_trusted_proxy(self) -> bool:
         """Whether the peer may name clients; on a unix socket its permissions have said so."""
         proxies = self._listener.section.trusted_proxies
         return self._peer.address is None or self._peer.is_in_networks(proxies)
 
-    @property
     def _forwarded_client(self) -> Peer | None:
         """The client for whom the peer speaks; None where it speaks for itself, or for mail of its own machine."""
         if self._forwarded is None:
@@ -332,40 +306,36 @@ class SmtpSession:
         is_local = not address and self._forwarded.get("SOURCE", "").upper() == "LOCAL"
         return None if is_local else Peer(address)
 
-    @property
     def _origin(self) -> dict[str, str]:
         """The fields of the log by which a message is found in the log of the proxy, where it has named them."""
         forwarded = self._forwarded or {}
         fields = {"queue_id": forwarded.get("IDENT"), "client": forwarded.get("ADDR")}
         return {name: value for name, value in fields.items() if value}
 
-    @property
     def _client(self) -> str:
         """The address of the client that the peer names; empty where it names none."""
         return (self._forwarded or {}).get("ADDR", "")
 
-    @property
     def _may_see_verdicts(self) -> bool:
         """Whether the peer gets verdicts in replies if it asks for them. A client behind it never does."""
         return self._forwarded is None and self._listener.message_handlers.teachers.may_teach(self._peer)
 
-    async def _begin_mail(self, arg: str | None) -> None:
+    async def smtp_MAIL(self, arg: str | None) -> None:
         """MAIL: open the next hop's transaction; its refusal is the reply."""
         if self._listener.connections.draining:
-            self.connection.close_for_shutdown()
+            self.close_for_shutdown()
             return
-        await self._reply(await self._open_mail(arg), grouped=True)
+        await self.send_reply(await self._open_mail(arg), grouped=True)
 
-    @property
     def _needs_tls(self) -> bool:
         """Whether mail is taken only after STARTTLS, which the client did not send yet."""
-        return self._listener.section.tls is TlsMode.REQUIRE and not self.connection.is_encrypted
+        return self._listener.section.tls is TlsMode.REQUIRE and not self.is_encrypted
 
     async def _open_mail(self, arg: str | None) -> SmtpReply:
-        if self._needs_tls:
+        if self._needs_tls():
             return smtp_replies.TLS_REQUIRED
-        if not self.connection.greeted_as:
-            return smtp_replies.NO_LHLO if self._listener.is_lmtp else smtp_replies.NO_HELO
+        if not (self.session and self.session.host_name):
+            return self.needs_greeting
         if self._mail is not None:
             return smtp_replies.MAIL_ALREADY_GIVEN
         path = codec.parse_path("FROM", arg)
@@ -388,13 +358,13 @@ class SmtpSession:
     def _without_verdict_parameter(self, path: SmtpPath) -> tuple[SmtpPath, bool]:
         """Return the path as the next hop gets it, and whether the client asks for the verdict and may see it."""
         parameters = tuple(name for name in path.parameters if name.upper() != VERDICT_PARAMETER)
-        if parameters == path.parameters or not self._may_see_verdicts:
+        if parameters == path.parameters or not self._may_see_verdicts():
             return path, False
         return SmtpPath(path.address, parameters), True
 
-    async def _rcpt(self, arg: str | None) -> None:
+    async def smtp_RCPT(self, arg: str | None) -> None:
         """RCPT: give the next hop's own reply, or ours for a feedback address."""
-        await self._reply(await self._add_recipient(arg), grouped=True)
+        await self.send_reply(await self._add_recipient(arg), grouped=True)
 
     async def _add_recipient(self, arg: str | None) -> SmtpReply:
         mail = self._mail
@@ -413,20 +383,19 @@ class SmtpSession:
             return smtp_replies.FEEDBACK_MIXED_WITH_MAIL
         if mail.next_hop_transaction is None:
             return RELAY_UNAVAILABLE
-        if mail.recipients and not self._can_answer_each_recipient:
+        if mail.recipients and not self._can_answer_each_recipient():
             return smtp_replies.TOO_MANY_RECIPIENTS
         reply = await mail.next_hop_transaction.rcpt(recipient)
         if reply.accepted:
             mail.recipients.append(recipient)
         return reply
 
-    @property
     def _can_answer_each_recipient(self) -> bool:
         """Whether the client learns what became of each recipient: one reply to DATA cannot say two things."""
-        return self._listener.is_lmtp or not self._listener.next_hop.answers_each_recipient
+        return self.answers_each_recipient or not self._listener.next_hop.answers_each_recipient
 
     async def _add_feedback_recipient(self, mail: MailTransaction, label: str, recipient: SmtpPath) -> SmtpReply:
-        if not self._takes_feedback:
+        if not self._takes_feedback():
             return self._refuse_feedback(mail, label)
         if mail.recipients and mail.feedback_label != label:
             return smtp_replies.FEEDBACK_MIXED_WITH_MAIL
@@ -434,34 +403,33 @@ class SmtpSession:
         await mail.send_to_feedback(label)
         return SmtpReply(250, f"2.1.5 Ok, to be learned as {label}")
 
-    @property
     def _takes_feedback(self) -> bool:
         """Whether feedback is taken now: the right to teach is that of this moment, not that of MAIL."""
         teachers = self._listener.message_handlers.teachers
-        return teachers.may_teach_for(self._peer, self._forwarded_client)
+        return teachers.may_teach_for(self._peer, self._forwarded_client())
 
     def _refuse_feedback(self, mail: MailTransaction, label: str) -> SmtpReply:
-        return mail.handlers.feedback.refuse(label, self._listener.name, self._forwarded_client or self._peer)
+        return mail.handlers.feedback.refuse(label, self._listener.name, self._forwarded_client() or self._peer)
 
-    async def _data(self, arg: str | None) -> None:
+    async def smtp_DATA(self, arg: str | None) -> None:
         """DATA: read the message, then learn it or deliver it."""
         mail = self._mail
         if mail is None or not mail.recipients:
-            await self._reply(smtp_replies.NO_MAIL if mail is None else smtp_replies.NO_VALID_RECIPIENTS)
+            await self.send_reply(smtp_replies.NO_MAIL if mail is None else smtp_replies.NO_VALID_RECIPIENTS)
             return
         if arg:
-            await self._reply(smtp_replies.SYNTAX_DATA)
+            await self.send_reply(smtp_replies.SYNTAX_DATA)
             return
         if not mail.has_destination:
             await self._reset()
-            await self._reply(RELAY_UNAVAILABLE)
+            await self.send_reply(RELAY_UNAVAILABLE)
             return
         # The end of the content is CRLF.CRLF. For an empty message the first CRLF is the one after DATA, which was
         # read with the command. It is put back: then one rule finds the end of every message, and each dot at the
         # beginning of a line has a CRLF before it, also that of the first line. That comes after the reply, which
         # lets other tasks run first where a line is here already.
-        await self._reply(smtp_replies.GO_AHEAD)
-        self.connection.unread(b"\r\n")
+        await self.send_reply(smtp_replies.GO_AHEAD)
+        self.unread(b"\r\n")
         incoming = IncomingMessage(self._listener.limits, self._listener.bytes_in_flight)
         try:
             await self._reply_to_data(mail, await self._replies_to_content(mail, incoming))
@@ -470,19 +438,9 @@ class SmtpSession:
             await self._reset()
             self._close_if_draining()
 
-    async def _reply(self, reply: SmtpReply, *, grouped: bool = False) -> None:
-        await self.connection.send_reply(reply, grouped=grouped)
-
     async def _reply_to_data(self, mail: MailTransaction, data_replies: DataReplies) -> None:
-        """Answer the content of a message: once for all recipients, or in LMTP once for each that was accepted.
-
-        A client of LMTP that misses one would take the next reply for it, so it gets them whatever happens.
-        """
-        if not self._listener.is_lmtp:
-            await self._reply(data_replies.single)
-            return
-        rendered = (reply.render() for reply in data_replies.per_recipient(len(mail.recipients)))
-        await self.connection.push(b"\r\n".join(rendered))
+        """Answer the content of a message."""
+        await self.send_reply(data_replies.single)
 
     async def _replies_to_content(self, mail: MailTransaction, incoming: IncomingMessage) -> DataReplies:
         try:
@@ -497,12 +455,12 @@ class SmtpSession:
         problem = await self._read_content(incoming)
         if problem:
             return DataReplies((problem,))
-        self.connection.stop_timers()  # the client waits for us now, and what follows has deadlines of its own
+        self.stop_timers()  # the client waits for us now, and what follows has deadlines of its own
         try:
             if mail.feedback_label is not None:
-                if not self._takes_feedback:  # any more: a reload may have come since RCPT
+                if not self._takes_feedback():  # any more: a reload may have come since RCPT
                     return DataReplies((self._refuse_feedback(mail, mail.feedback_label),))
-                actor = str(self._forwarded_client or "") or str(self._peer)
+                actor = str(self._forwarded_client() or "") or str(self._peer)
                 reply = await mail.handlers.feedback.learn(
                     incoming.content(), mail.feedback_label, self._listener.name, actor, mail.sender.address
                 )
@@ -512,22 +470,48 @@ class SmtpSession:
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             # Nothing but the delivery holds the content, which may be rewritten there.
             result = await mail.handlers.delivery.deliver(
-                incoming.content(), envelope, transaction, self._listener.name, self._origin, self._client
+                incoming.content(), envelope, transaction, self._listener.name, self._origin(), self._client()
             )
-            shows_verdict = mail.wants_verdict and self._may_see_verdicts
+            shows_verdict = mail.wants_verdict and self._may_see_verdicts()
             return result.replies_with_verdict if shows_verdict else result.replies
         finally:
-            self.connection.restart_timers()
+            self.restart_timers()
 
     async def _read_content(self, incoming: IncomingMessage) -> SmtpReply | None:
         """Read the message to its end (RFC 5321 4.1.1.4), and return the reply that refuses it, if one does."""
         ended = False
         while not ended:
-            chunk, ended = await self.connection.read_until(DATA_END)
-            self.connection.restart_idle_timer()
+            chunk, ended = await self.read_until(DATA_END)
+            self.restart_idle_timer()
             incoming.add(chunk, last=ended)
             if incoming.problem and incoming.exceeds_read_limit and not ended:
-                await self._reply(incoming.problem)
-                self.connection.abort()
+                await self.send_reply(incoming.problem)
+                self.abort()
                 raise ConnectionResetError
         return incoming.problem
+
+
+class LmtpSession(SmtpSession):
+    """The same in LMTP (RFC 2033)."""
+
+    ident = "LMTP nbstream"
+    needs_greeting = smtp_replies.NO_LHLO
+    answers_each_recipient = True
+
+    async def smtp_LHLO(self, hostname: str) -> None:
+        """LHLO: what EHLO is in SMTP."""
+        await super().smtp_EHLO(hostname)
+
+    async def smtp_HELO(self, hostname: str) -> None:
+        """HELO and EHLO: refused, so that no SMTP client takes this for its server (RFC 2033 4.1)."""
+        await self.send_reply(smtp_replies.IS_LMTP)
+
+    smtp_EHLO = smtp_HELO
+
+    async def _reply_to_data(self, mail: MailTransaction, data_replies: DataReplies) -> None:
+        """Answer the content of a message, once for each recipient that was accepted.
+
+        A client that misses a reply would take the next one for it, so it gets them whatever happens.
+        """
+        rendered = (reply.render() for reply in data_replies.per_recipient(len(mail.recipients)))
+        await self.push(b"\r\n".join(rendered))

@@ -22,7 +22,7 @@ class PassOn:
         self._port = port
         self._clients: dict[Session, aiosmtplib.SMTP] = {}
 
-    async def handle_DATA(self, _server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802 - aiosmtpd
+    async def handle_DATA(self, _server: SMTP, session: Session, envelope: Envelope) -> str:
         client = self._clients.get(session)
         if client is None:
             client = self._clients[session] = aiosmtplib.SMTP(

@@ -19,7 +19,7 @@ class Sink:
     answer: str = "250 2.0.0 queued as 42"
     taken: list[tuple[str | None, list[str], bytes]] = field(default_factory=list)
 
-    async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
+    async def handle_RCPT(
         self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         if address in self.refuse:
@@ -27,7 +27,7 @@ class Sink:
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 fine"
 
-    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         assert isinstance(envelope.content, bytes)
         self.taken.append((envelope.mail_from, list(envelope.rcpt_tos), envelope.content))
         return self.answer

@@ -29,34 +29,27 @@ LIMITS = ListenerLimits(idle_timeout_seconds=300.0, message_timeout_seconds=math
 pytestmark = pytest.mark.timeout(DEADLINE_SECONDS)
 
 
-class Session:
+class Session(SmtpConnection):
     """Notes what its connection says, and answers what it gets with what it read."""
 
     def __init__(self, limits: ListenerLimits = LIMITS) -> None:
+        super().__init__("smtp", "mx.example", "ESMTP", limits)
         self.heard: list[str] = []
         self.ended = asyncio.Event()
-        self.commands = {"SAY": self._say, "READ": self._read, "FAIL": self._fail, "WAIT": self._wait}
-        self.connection = SmtpConnection(self, "smtp", "mx.example", "ESMTP", limits)
 
-    async def _say(self, argument: str | None) -> None:
-        await self.connection.send_reply(SmtpReply(250, repr(argument)), grouped=True)
+    async def smtp_SAY(self, argument: str | None) -> None:
+        await self.send_reply(SmtpReply(250, repr(argument)), grouped=True)
 
-    async def _read(self, argument: str | None) -> None:
-        content, is_whole = await self.connection.read_until(b"\r\n.\r\n")
-        await self.connection.send_reply(SmtpReply(250, f"{len(content)} {is_whole}"))
+    async def smtp_READ(self, argument: str | None) -> None:
+        content, is_whole = await self.read_until(b"\r\n.\r\n")
+        await self.send_reply(SmtpReply(250, f"{len(content)} {is_whole}"))
 
-    async def _fail(self, argument: str | None) -> None:
+    async def smtp_FAIL(self, argument: str | None) -> None:
         raise ValueError(argument)
 
-    async def _wait(self, argument: str | None) -> None:
-        self.connection.stop_timers()
-        await self.connection.send_reply(SmtpReply(250, "waits"))
-
-    def opened(self) -> None:
-        self.heard.append("opened")
-
-    def closed(self) -> None:
-        self.heard.append("closed")
+    async def smtp_WAIT(self, argument: str | None) -> None:
+        self.stop_timers()
+        await self.send_reply(SmtpReply(250, "waits"))
 
     async def begin(self) -> None:
         self.heard.append("begun")
@@ -65,8 +58,8 @@ class Session:
         self.heard.append("ended")
         self.ended.set()
 
-    async def reply_to_fault(self, error: Exception) -> SmtpReply:
-        return SmtpReply(451, type(error).__name__)
+    async def handle_exception(self, error: Exception) -> str:
+        return f"451 {type(error).__name__}"
 
 
 @asynccontextmanager
@@ -78,7 +71,7 @@ async def connected(
 
     def accept() -> SmtpConnection:
         made.append(Session(limits))
-        return made[-1].connection
+        return made[-1]
 
     server = await asyncio.get_running_loop().create_server(accept, "127.0.0.1", 0)
     reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
@@ -100,8 +93,7 @@ def test_the_replaced_methods_exist_and_take_the_same_arguments(name: str) -> No
 
 
 async def test_a_connection_has_its_timer_where_it_is_looked_for_and_every_command_moves_its_deadline() -> None:
-    async with connected() as (session, reader, writer):
-        connection = session.connection
+    async with connected() as (connection, reader, writer):
         timer, connection._idle_deadline = connection._timeout_handle, 0.0
         assert timer is not None, ADVICE
         assert connection._timeout_duration == LIMITS.idle_timeout_seconds, ADVICE
@@ -118,7 +110,10 @@ async def test_a_connection_has_its_timer_where_it_is_looked_for_and_every_comma
     [
         (b"NOOP\r\n", b"250 OK\r\n"),
         (b"HELO x\r\n", b"250 mx.example\r\n"),
+        (b"HELO\r\n", b"501 Syntax: HELO hostname\r\n"),
         (b"EXPN x\r\n", b"502 EXPN not implemented\r\n"),
+        (b"HELP nope\r\n", b"501 Supported commands: AUTH DATA EHLO HELO HELP MAIL NOOP QUIT RCPT RSET VRFY\r\n"),
+        (b"QUIT x\r\n", b"501 Syntax: QUIT\r\n"),
         (b"SAY\r\n", b"250 None\r\n"),
         (b"say  Some thing \n", b"250 'Some thing'\r\n"),
         (b"SAY \xff\r\n", b"250 '\\udcff'\r\n"),
@@ -151,6 +146,15 @@ async def test_the_fifth_unknown_command_ends_the_connection() -> None:
         await session.ended.wait()
 
 
+async def test_quit_ends_the_session_and_cancels_nothing_that_does_not_wait() -> None:
+    async with connected() as (session, reader, writer):
+        writer.write(b"SAY a\r\nQUIT\r\nSAY b\r\n")
+
+        assert await reader.read() == b"250 'a'\r\n221 Bye\r\n"
+        await session.ended.wait()
+        assert session.heard == ["begun", "ended"]
+
+
 async def test_content_ends_with_its_end_and_the_next_command_follows() -> None:
     async with connected() as (_, reader, writer):
         writer.write(b"READ\r\nabc\r\n.\r\nSAY on\r\n")
@@ -160,7 +164,7 @@ async def test_content_ends_with_its_end_and_the_next_command_follows() -> None:
 
 
 async def test_long_content_is_read_in_pieces_of_which_none_cuts_the_end() -> None:
-    connection = Session().connection
+    connection = Session()
     connection.data_received(b"x" * 70_000 + b"\r\n.\r")
     assert await connection.read_until(b"\r\n.\r\n") == (b"x" * 70_000, False)
 
@@ -169,7 +173,7 @@ async def test_long_content_is_read_in_pieces_of_which_none_cuts_the_end() -> No
 
 
 async def test_what_is_put_back_is_read_first() -> None:
-    connection = Session().connection
+    connection = Session()
     connection.data_received(b".\r")
     before = connection.has_line
     connection.data_received(b"\n")
@@ -186,7 +190,7 @@ async def test_a_client_that_closes_its_side_is_answered_before_the_session_ends
 
         assert await reader.read() == b"250 'a'\r\n250 'b'\r\n"
         await session.ended.wait()
-        assert session.heard[:3] == ["opened", "begun", "ended"]
+        assert session.heard == ["begun", "ended"]
 
 
 async def test_the_session_ends_when_the_client_disconnects() -> None:
@@ -215,7 +219,7 @@ async def test_commands_move_the_idle_deadline_and_a_client_that_is_waited_upon_
 
 
 async def test_no_other_module_touches_private_parts_of_aiosmtpd() -> None:
-    made = Session().connection
+    made = Session()
     private = {name for name in {*dir(SMTP), *vars(made)} if name.startswith("_")}
     private -= {name for name in private if name.startswith("__")}
     own = Path(connection_module.__file__)

@@ -195,14 +195,14 @@ async def test_after_a_message_a_client_has_the_whole_time_for_the_next_one(clie
         await dialogue.hello()
         (session,) = smtp.listener.connections
         assert isinstance(session, SmtpSession)
-        before = session.connection.last_deadline
+        before = session.last_deadline
         for line in ("NOOP", "RSET", "MAIL FROM:<from@example.org>", "RCPT TO:<to@example.org>", "DATA"):
             await dialogue.say(line)
-            assert session.connection.last_deadline == before
+            assert session.last_deadline == before
 
         assert (await dialogue.say(MESSAGE + b".")).startswith("250 ")
 
-        assert before < session.connection.last_deadline < math.inf
+        assert before < session.last_deadline < math.inf
 
 
 @pytest.mark.parametrize(
@@ -531,8 +531,8 @@ async def test_commands_that_come_together_are_answered_together(
     await dialogue.hello()
     (session,) = smtp.listener.connections
     assert isinstance(session, SmtpSession)
-    noting = NotingTransport(session.connection._open_transport)
-    monkeypatch.setattr(session.connection, "_open_transport", noting)
+    noting = NotingTransport(session._open_transport)
+    monkeypatch.setattr(session, "_open_transport", noting)
     rcpt = b"".join(b"RCPT TO:<to%d@example.org>\r\n" % number for number in range(recipients))
 
     dialogue.writer.write(b"MAIL FROM:<from@example.org>\r\n" + rcpt + b"DATA\r\n")
