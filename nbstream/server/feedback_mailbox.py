@@ -26,7 +26,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.header import parse_own_id
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.message_reader import MessageReader
-from nbstream.server.log_lines import log_lesson
+from nbstream.server.metrics import log_lesson
 from nbstream.server.smtp_replies import error_reply
 from nbstream.threads import in_thread_if_large
 from nbstream.tokens import html

@@ -24,7 +24,7 @@ from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, MessageSende
 from nbstream.policy.verdict import Verdict
 from nbstream.server.connections import Connections
 from nbstream.server.decisions import score_by_models
-from nbstream.server.log_lines import log_lesson, log_message
+from nbstream.server.metrics import log_lesson
 from nbstream.server.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.threads import in_thread_if_large
 
@@ -254,8 +254,7 @@ class MessageHandler:
     def report_answer(
         self, check: Check | None, seconds: float, *, entry: str | None = None, **details: str | None
     ) -> None:
-        """Count and log a message that was answered; ``entry`` and ``details`` are as in ``log_message``."""
-        self._observer.delivered(self._listener_name, check.outcome if check else "none")
+        """Count and log a message that was answered; ``entry`` and ``details`` are as in ``answered``."""
         if check and check.listed:
             self._observer.list_decided(check.listed)
-        log_message(self._listener_name, check, seconds, entry=entry, **details)
+        self._observer.answered(self._listener_name, check, seconds, entry=entry, **details)

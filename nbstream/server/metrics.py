@@ -1,7 +1,11 @@
-"""Metrics of listeners and deliveries: connections, verdicts, actions, relay, quarantine. Names are a contract."""
+"""What listeners report: metrics of connections, verdicts, actions, relay and quarantine, and lines of the log.
+
+The names of metrics and of the fields of lines are a contract.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import product
@@ -9,14 +13,18 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from nbstream.logs import event_fields
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 
 if TYPE_CHECKING:
     from nbstream.delivery.quarantine import QuarantineUsage
+    from nbstream.filter import Check, Lesson
     from nbstream.filter.metrics import FilterMetrics
     from nbstream.metrics import MetricsRegistry
     from nbstream.policy.sender_lists import ListDecision
+
+_log = logging.getLogger(__name__)
 
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
 
@@ -149,6 +157,37 @@ class DeliveryMetrics:
         """Count one message that was checked and answered."""
         self._verdict_counter(listener, verdict).inc()
 
+    def answered(
+        self,
+        listener: str,
+        check: Check | None,
+        seconds: float,
+        *,
+        entry: str | None = None,
+        **details: str | None,
+    ) -> None:
+        """Count a message that was answered after ``seconds``, and write its line of the log.
+
+        ``check`` is None where there is no verdict, ``entry`` the stream id of a message out of a stream;
+        ``details`` are the further fields of the listener's line, of which one that is None is shown as missing.
+        """
+        verdict = check.outcome if check else "none"
+        self.delivered(listener, verdict)
+        listed = check.listed if check else None
+        fields = {
+            "listener": listener,
+            **({"entry": entry} if entry is not None else {}),
+            "id": check.id if check else None,
+            "verdict": verdict,
+            "probability": round(check.probability, 6) if check else None,
+            **({"kind": check.kind.kind} if check and check.kind else {}),
+            **({"list": listed.name, "list_owner": str(listed.owner)} if listed else {}),
+            **({"own": str(check.own)} if check and check.own else {}),
+            **details,
+            "milliseconds": round(seconds * 1000, 2),
+        }
+        _log.info("message", extra=event_fields(**fields))
+
     def action_taken(self, action: str) -> None:
         """Count an action that was decided for some recipients of a message."""
         self._action_counter(action).inc()
@@ -181,3 +220,19 @@ class DeliveryMetrics:
     def quarantine_full(self) -> None:
         """Count a message for which the quarantine had no room."""
         self._quarantine_full.inc()
+
+
+def log_lesson(lesson: Lesson, source: str, actor: str) -> None:
+    """Log one lesson of ``actor``, which came through the listener or command ``source``."""
+    _log.info(
+        "feedback",
+        extra=event_fields(
+            source=source,
+            actor=actor,
+            id=lesson.after.id,
+            label=lesson.class_name,
+            outcome=str(lesson.outcome),
+            before=round(lesson.before.probability, 6),
+            after=round(lesson.after.probability, 6),
+        ),
+    )

@@ -20,7 +20,7 @@ from nbstream.delivery.quarantine_release import QuarantineReleaser
 from nbstream.errors import NbstreamError, RelayRefused, ReleaseInDoubt
 from nbstream.logs import event_fields
 from nbstream.policy.lesson_source import Insistence
-from nbstream.server.log_lines import log_lesson
+from nbstream.server.metrics import log_lesson
 from nbstream.store.recent.message_rows import OutcomeKind, normalize_address
 
 if TYPE_CHECKING:

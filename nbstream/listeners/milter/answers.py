@@ -44,7 +44,6 @@ from nbstream.policy.sender_lists import MessageSender
 from nbstream.server import smtp_replies
 from nbstream.server.decisions import MessageDecisions
 from nbstream.server.feedback_mailbox import FeedbackMailbox
-from nbstream.server.log_lines import log_message
 from nbstream.server.peers import Peer
 from nbstream.server.smtp_replies import TEMPORARY_FAILURE, error_reply
 from nbstream.threads import in_thread_if_large
@@ -143,12 +142,11 @@ class MilterAnswers:
             _log.warning("milter: message not passed on: %s", error)
             answer = [RefusalReply(error_reply(error))]
         check = decided.check if decided else None
-        self._observer.delivered(self._name, check.outcome if check else "none")
         last = answer[-1]
         details = decided.log_details if decided else {"action": None, "policy": None}
         reply = str(last.reply) if isinstance(last, RefusalReply) else None
         seconds = time.perf_counter() - started
-        log_message(self._name, check, seconds, **details, reply=reply, **sender.log_details)
+        self._observer.answered(self._name, check, seconds, **details, reply=reply, **sender.log_details)
         return answer
 
     async def _learn(self, content: bytes, label: str, sender: MilterSender, peer: Peer) -> MilterReply:

@@ -1,6 +1,6 @@
 """The delivery of a complete message: have it decided about, edit its header, and send it.
 
-Rules: ``server.decisions`` decides, and ``relay.outlet`` carries out what it decided. Where the next hop fails
+Rules: ``server.decisions`` decides, and ``delivery.outlet`` carries out what it decided. Where the next hop fails
 the client gets its reply, or a 451, and keeps the message.
 """
 
@@ -18,7 +18,6 @@ from nbstream.errors import NbstreamError, RelayUnavailable
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.sender_lists import MessageSender
 from nbstream.server.decisions import MessageDecisions
-from nbstream.server.log_lines import log_message
 from nbstream.server.smtp_replies import ACCEPTED, error_reply, refusal
 from nbstream.wire.smtp_reply import SmtpReply
 
@@ -103,9 +102,9 @@ class Delivery:
             await transaction.abort()
             raise
         check = decided.check if decided else None
-        self._observer.delivered(listener, check.outcome if check else "none")
         details = decided.log_details if decided else {"action": None, "policy": None}
-        log_message(listener, check, time.perf_counter() - started, **details, reply=str(replies), **origin)
+        seconds = time.perf_counter() - started
+        self._observer.answered(listener, check, seconds, **details, reply=str(replies), **origin)
         return DeliveryResult(self._public_replies(replies), check)
 
     async def _send(self, decided: DecidedMessage, envelope: Envelope, transaction: Transaction) -> DataReplies:

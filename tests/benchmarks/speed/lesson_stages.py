@@ -43,7 +43,7 @@ class Stage:
 
 
 STAGES = (
-    Stage("log", ("/logging/", "nbstream/logs.py", "server/log_lines.py")),
+    Stage("log", ("/logging/", "nbstream/logs.py")),
     Stage("HTTP", ("/aiohttp/", "nbstream/listeners/", "nbstream/server/", "nbstream/daemon/http.py")),
     Stage("client of Redis", ("/redis/", "/hiredis/", "nbstream/store/connection/", "redis_errors.py")),
     Stage("tokenizing", ("nbstream/mail/", "nbstream/tokens/")),
