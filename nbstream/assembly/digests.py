@@ -9,7 +9,7 @@ from nbstream.delivery.quarantine import Quarantine
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.users.digest_mail import DigestRenderer
-from nbstream.users.digest_state import FOLDER, DigestState
+from nbstream.users.digest_state import DigestState
 from nbstream.users.digests import DigestOutcome, DigestParts, Digests
 from nbstream.users.links import LinkKeys
 from nbstream.users.preferences import UserPreferences
@@ -19,22 +19,23 @@ if TYPE_CHECKING:
 
     from nbstream.config import Settings
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.users.settings import DigestSettings
+    from nbstream.store.state_file import StateFile
 
 
 def make_digests(
     settings: Settings,
-    section: DigestSettings,
     client: Redis,
     next_hop: NextHop,
+    state: StateFile,
     user_of: Callable[[str], str],
     count: Callable[[DigestOutcome], object] = lambda _: None,
 ) -> Digests:
-    """Return the digests of the quarantine of these settings, whose section ``digest`` is ``section``.
+    """Return the digests of the quarantine of these settings, which have a section ``digest``.
 
     ``user_of`` returns the address of the user behind an address.
     """
-    page = settings.user_page
+    page, section = settings.user_page, settings.digest
+    assert section is not None
 
     def may_log_in(address: str) -> bool:
         return page is not None and page.address_of(address, None) == address
@@ -44,7 +45,7 @@ def make_digests(
         section=section,
         waiting=Quarantine(folder),
         kept_days=settings.quarantine.days,
-        state=DigestState(folder / FOLDER),
+        state=DigestState(state),
         renderer=DigestRenderer(section, settings.quarantine.days, may_log_in),
         preferences=UserPreferences(client, keys),
         link_keys=LinkKeys(client, keys),

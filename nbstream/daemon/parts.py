@@ -222,7 +222,8 @@ def _start_chores(settings: Settings, parts: ServerParts, runtime: Callable[[], 
         def user_of(address: str) -> str:
             return runtime().sender_lists.user_of(address)  # by the aliases that were read last
 
-        digests = make_digests(settings, settings.digest, parts.clients.client, parts.next_hop, user_of, count)
+        client, next_hop = parts.clients.client, parts.next_hop
+        digests = make_digests(settings, client, next_hop, parts.state, user_of, count=count)
         background.every("digest", 60.0, lambda: digests.step(time.time()))
     if autolearn:
         layer_model = autolearn.model

@@ -22,6 +22,7 @@ from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.mail.message import Message
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.message_rows import normalize_address
+from nbstream.store.state_file import StateFile
 from nbstream.users.digest_mail import DigestRenderer
 from nbstream.users.digest_state import DigestState
 from nbstream.users.digests import DigestOutcome, DigestParts, Digests
@@ -118,14 +119,14 @@ async def open_digests(
 ) -> AsyncIterator[DigestSite]:
     """Make the digests; ``section`` are values of their section of the configuration."""
     settings = DigestSettings(**{**SECTION, **section})
-    quarantine = folder / "Quarantine"
+    quarantine, state = folder / "Quarantine", StateFile(folder)
     async with open_mail_server(lmtp=lmtp) as server:
         next_hop: NextHop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=lmtp))
         parts = DigestParts(
             section=settings,
             waiting=Quarantine(quarantine),
             kept_days=kept_days,
-            state=DigestState(quarantine / "digests"),
+            state=DigestState(state),
             renderer=DigestRenderer(settings, kept_days),
             preferences=UserPreferences(client, KEYS),
             link_keys=LinkKeys(client, KEYS),
@@ -147,3 +148,4 @@ async def open_digests(
             )
         finally:
             await next_hop.close()
+            state.close()

@@ -22,6 +22,7 @@ from nbstream.cli.exit_codes import EX_TEMPFAIL, EX_UNAVAILABLE
 from nbstream.cli.terminal import printable
 from nbstream.errors import ConfigError, InputError
 from nbstream.store.recent.message_rows import normalize_address
+from nbstream.store.state_file import StateFile
 from nbstream.users.digests import DigestOutcome
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ async def _preview(settings: Settings, section: DigestSettings, options: argpars
     user_of = make_own_model_names(settings).user_of
     address = _recipient(section, user_of(options.address))
     async with open_running_redis(settings) as clients:
-        digests = make_digests(settings, section, clients.client, make_next_hop(settings), user_of)
+        state = StateFile(settings.state_dir)  # it is read alone
+        digests = make_digests(settings, clients.client, make_next_hop(settings), state, user_of)
         content = await digests.preview(time.time(), address)
     if content is None:
         raise InputError(f"nothing new is held back for {printable(address)}, up to a minute ago")
@@ -63,13 +65,14 @@ async def _preview(settings: Settings, section: DigestSettings, options: argpars
 async def _send(settings: Settings, section: DigestSettings, options: argparse.Namespace) -> int:
     user_of = make_own_model_names(settings).user_of
     address = _recipient(section, user_of(options.to)) if options.to else None
-    next_hop = make_next_hop(settings)
+    next_hop, state = make_next_hop(settings), StateFile(settings.state_dir)
     try:
         async with open_running_redis(settings) as clients:
-            digests = make_digests(settings, section, clients.client, next_hop, user_of)
+            digests = make_digests(settings, clients.client, next_hop, state, user_of)
             outcomes = await digests.send_now(time.time(), address)
     finally:
         await next_hop.close()
+        state.close()
     print(", ".join(f"{outcomes.get(outcome, 0)} {outcome}" for outcome in DigestOutcome))
     if outcomes.get(DigestOutcome.DEFERRED):
         return EX_TEMPFAIL

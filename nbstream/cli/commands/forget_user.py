@@ -16,13 +16,14 @@ from nbstream.assembly.policy import make_own_model_names
 from nbstream.assembly.store import make_correspondent_reader, make_own_model
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_TEMPFAIL
-from nbstream.cli.imap.positions import PositionFiles
+from nbstream.cli.imap.positions import forget_positions
 from nbstream.cli.terminal import print_error, print_note, printable
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.mail.addresses import canonical_address
 from nbstream.own_models.index import OwnModelIndex
+from nbstream.store.state_file import StateFile
 from nbstream.system_users import current_user
-from nbstream.users.digest_state import FOLDER, DigestState
+from nbstream.users.digest_state import DigestState
 from nbstream.users.erasure import UserErasure
 
 if TYPE_CHECKING:
@@ -40,22 +41,22 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(settings: Settings, options: argparse.Namespace) -> int:
     names = make_own_model_names(settings)
+    state = StateFile(settings.state_dir)
     async with open_one_shot_filter(settings) as (_, common):
         erasure = UserErasure(
             common,
             OwnModelIndex(common.client, settings.model.name),
             lambda name: make_own_model(settings, common.client, name),
             names,
-            DigestState(settings.quarantine_folder / FOLDER),
+            DigestState(state),
             current_user(),
             make_correspondent_reader(settings, common.client),
         )
         erased = [step async for step in erasure.steps(options.address, erase=options.yes)]
         left = [step async for step in erasure.steps(options.address, erase=False)] if options.yes else []
     if options.yes:
-        PositionFiles(
-            settings.state_dir, f"{settings.model.name} {canonical_address(options.address)}", ""
-        ).remove_all()
+        forget_positions(state, f"{settings.model.name} {canonical_address(options.address)}")
+    state.close()
     _print(options, erased, sum(step.count for step in left))
     if not options.json:
         print_note(_what_stays(settings))

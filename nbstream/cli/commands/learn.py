@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager, aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from nbstream.assembly.policy import make_message_reader
 from nbstream.assembly.store import read_correspondents
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.exit_codes import exit_code
-from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
+from nbstream.cli.imap.positions import FolderPositions, LearnedPositions
 from nbstream.cli.lesson_summary import LessonSummary
 from nbstream.cli.terminal import print_error, print_note, progress
 from nbstream.engine.choice import choose_engine
@@ -24,6 +24,7 @@ from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage
 from nbstream.mail.addresses import canonical_address
 from nbstream.policy.lesson_source import COMMAND_SOURCE, Insistence, LessonSource
+from nbstream.store.state_file import StateFile
 from nbstream.system_users import current_user
 
 if TYPE_CHECKING:
@@ -64,17 +65,18 @@ def run(options: argparse.Namespace) -> int:
     model_name = " ".join(
         filter(None, (settings.model.name, canonical_address(options.user or "")))
     )  # each has learned other messages
-    files = PositionFiles(settings.state_dir, model_name, options.label or "")
-    source = _message_source(options, files)
-    with reader_process.in_own_process(
-        reader_process.read_chunks(source, tokenizer, make_message_reader(settings))
-    ) as chunks:
-        return interrupts.run_interruptible(_run(options, settings, chunks, LearnedPositions(files)))
+    with closing(StateFile(settings.state_dir)) as state:
+        positions = FolderPositions(state, model_name, options.label or "")
+        source = _message_source(options, positions)
+        with reader_process.in_own_process(
+            reader_process.read_chunks(source, tokenizer, make_message_reader(settings))
+        ) as chunks:
+            return interrupts.run_interruptible(_run(options, settings, chunks, LearnedPositions(positions)))
 
 
-def _message_source(options: argparse.Namespace, files: PositionFiles) -> MessageSource:
+def _message_source(options: argparse.Namespace, positions: FolderPositions) -> MessageSource:
     """Return what reads all messages that are named: of the paths, the IMAP folders, and the other classes."""
-    read = _message_reader(options, files)
+    read = _message_reader(options, positions)
 
     def read_all(errors: list[InputError]) -> Iterator[tuple[NamedMessage, str | None]]:
         for message in read(errors):
@@ -87,14 +89,14 @@ def _message_source(options: argparse.Namespace, files: PositionFiles) -> Messag
 
 
 def _message_reader(
-    options: argparse.Namespace, files: PositionFiles
+    options: argparse.Namespace, positions: FolderPositions
 ) -> Callable[[list[InputError]], Iterator[NamedMessage]]:
     if not options.folders:
         return partial(message_files.read_messages, options.paths)
     from nbstream.cli.imap import folders  # noqa: PLC0415 - TLS takes a tenth of the time to start
 
     requests = [
-        folders.FolderRequest(folder, None if options.all else files.read(str(folder)))
+        folders.FolderRequest(folder, None if options.all else positions.read(str(folder)))
         for folder in dict.fromkeys(options.folders)
     ]
     by_account = folders.read_passwords([folder.account for folder in options.folders], options.password_file)

@@ -2,85 +2,60 @@
 
 Rules: messages of a folder are learned in the order of their UIDs, so one number says which ones were. It is
 written only after the lessons are. It holds as long as the folder has the same UIDVALIDITY (RFC 3501, 2.3.1.1).
-A file that cannot be read stands for none, since messages may be learned again.
+Where it cannot be read there is none, since messages may be learned again.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import secrets
 from collections import deque
 from contextlib import suppress
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nbstream.cli.message_files import FolderPosition
 from nbstream.cli.terminal import print_error
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from nbstream.store.state_file import StateFile
+
 _SAVED_MESSAGES = 1000
 
 
-class PositionFiles:
-    """The files of a model and a label in ``state_dir``, one for each folder."""
+class FolderPositions:
+    """The positions of a model and a label in the state file, one for each folder."""
 
-    def __init__(self, state_dir: Path, model: str, label: str) -> None:
-        self._dir = state_dir / "imap"
-        self._model = model
-        self._label = label
+    def __init__(self, state: StateFile, model: str, label: str) -> None:
+        self._state = state
+        self._key = (model, label)
 
     def read(self, folder: str) -> FolderPosition | None:
         """Return the last message that was learned, or None where that is not known."""
-        try:
-            entry = json.loads(self._path(folder).read_bytes())
-            position = FolderPosition(folder, entry["uid_validity"], entry["uid"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        is_valid = type(position.uid_validity) is int and type(position.uid) is int
-        return position if is_valid else None
+        query = "SELECT uid_validity, uid FROM imap_positions WHERE model = ? AND label = ? AND folder = ?"
+        with suppress(OSError):
+            for uid_validity, uid in self._state.read(query, *self._key, folder):
+                return FolderPosition(folder, uid_validity, uid)
+        return None
 
-    def remove_all(self) -> None:
-        """Forget the positions of the model in all folders, whatever the label, as far as they can be removed."""
-        for path in self._dir.glob("*.json"):
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                if json.loads(path.read_bytes())["model"] == self._model:
-                    path.unlink()
+    def write(self, positions: Iterable[FolderPosition]) -> None:
+        """Put the positions in place of the former ones, durably. Raises ``OSError``."""
+        query = "INSERT OR REPLACE INTO imap_positions VALUES (?, ?, ?, ?, ?)"
+        rows = [(*self._key, position.folder, position.uid_validity, position.uid) for position in positions]
+        self._state.write(lambda database: database.executemany(query, rows).rowcount)
 
-    def write(self, position: FolderPosition) -> None:
-        """Put the position in place of the former one, durably. Raises OSError."""
-        for folder in (self._dir.parent, self._dir):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        entry = {
-            "folder": position.folder,
-            "model": self._model,
-            "label": self._label,
-            "uid_validity": position.uid_validity,
-            "uid": position.uid,
-        }
-        path = self._path(position.folder)
-        # A name that nobody can know, and a new file: root must not write where a link of the daemon's user leads.
-        new = path.with_suffix(f".{secrets.token_hex(8)}")
-        try:
-            with new.open("x", encoding="utf-8") as file:
-                json.dump(entry, file)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(path)
-        except BaseException:
-            with suppress(OSError):
-                new.unlink()
-            raise
 
-    def _path(self, folder: str) -> Path:
-        name = hashlib.sha256("\n".join((self._model, self._label, folder)).encode()).hexdigest()[:32]
-        return self._dir / f"{name}.json"
+def forget_positions(state: StateFile, model: str) -> None:
+    """Forget the positions of the model in all folders, whatever the label, as far as they can be removed."""
+    query = "DELETE FROM imap_positions WHERE model = ?"
+    with suppress(OSError):
+        state.write(lambda database: database.execute(query, (model,)).rowcount)
 
 
 class LearnedPositions:
     """Follows which messages of folders are learned, and writes that down from time to time."""
 
-    def __init__(self, files: PositionFiles) -> None:
-        self._files = files
+    def __init__(self, positions: FolderPositions) -> None:
+        self._positions = positions
         self._under_way: deque[FolderPosition | None] = deque()
         self._learned: dict[str, FolderPosition] = {}
         self._incomplete: set[str] = set()
@@ -107,9 +82,11 @@ class LearnedPositions:
     def save(self) -> None:
         """Write what is not written yet. What cannot be written is said once: the lessons themselves are safe."""
         self._unsaved = 0
+        if not self._learned or not self._is_writable:
+            return
         try:
-            while self._learned and self._is_writable:
-                self._files.write(self._learned.popitem()[1])
+            self._positions.write(self._learned.values())
+            self._learned.clear()
         except OSError as error:
             self._is_writable = False
             print_error(

@@ -1,65 +1,69 @@
-"""Up to where folders are learned: one file for each, written after the lessons."""
+"""Up to where folders are learned: one row for each, written after the lessons."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from nbstream.cli.imap.positions import LearnedPositions, PositionFiles
+from nbstream.cli.imap.positions import FolderPositions, LearnedPositions, forget_positions
 from nbstream.cli.message_files import FolderPosition
+from nbstream.store.state_file import StateFile
 
 JUNK, INBOX = "imaps://ann@mail.example.org/Junk", "imaps://ann@mail.example.org/INBOX"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[StateFile]:
+    with closing(StateFile(tmp_path / "state")) as state:
+        yield state
+
+
+@pytest.fixture
+def stored(state: StateFile) -> FolderPositions:
+    return FolderPositions(state, "default", "spam")
 
 
 def position(uid: int, folder: str = JUNK, uid_validity: int = 1) -> FolderPosition:
     return FolderPosition(folder, uid_validity, uid)
 
 
-def test_a_position_is_that_of_a_folder_a_label_and_a_model(tmp_path: Path) -> None:
-    files = PositionFiles(tmp_path, "default", "spam")
-    assert files.read(JUNK) is None
+def test_a_position_is_that_of_a_folder_a_label_and_a_model(state: StateFile, stored: FolderPositions) -> None:
+    assert stored.read(JUNK) is None
+    assert not state.path.exists()
 
-    files.write(position(1))
-    files.write(position(7))
+    stored.write([position(1)])
+    stored.write([position(7)])
 
-    assert files.read(JUNK) == position(7)
-    assert files.read(INBOX) is None
-    assert PositionFiles(tmp_path, "default", "ham").read(JUNK) is None
-    assert PositionFiles(tmp_path, "other", "spam").read(JUNK) is None
-    assert [path.suffix for path in (tmp_path / "imap").iterdir()] == [".json"]
-    assert (tmp_path / "imap").stat().st_mode & 0o777 == 0o700
+    assert stored.read(JUNK) == position(7)
+    assert stored.read(INBOX) is None
+    assert FolderPositions(state, "default", "ham").read(JUNK) is None
+    assert FolderPositions(state, "other", "spam").read(JUNK) is None
 
 
-def test_nothing_is_written_where_a_link_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = PositionFiles(tmp_path, "default", "spam")
-    files.write(position(1))
-    (file,) = (tmp_path / "imap").iterdir()
-    other = tmp_path / "other"
-    other.write_text("stays")
-    file.with_suffix(".guessed").symlink_to(other)
-    monkeypatch.setattr("secrets.token_hex", lambda _size: "guessed")
+def test_the_positions_of_a_model_are_forgotten(state: StateFile, stored: FolderPositions) -> None:
+    other = FolderPositions(state, "other", "spam")
+    for positions in (stored, FolderPositions(state, "default", "ham"), other):
+        positions.write([position(1), position(2, INBOX)])
 
-    with pytest.raises(FileExistsError):
-        files.write(position(2))
+    forget_positions(state, "default")
 
-    assert other.read_text() == "stays"
-    assert files.read(JUNK) == position(1)
+    assert stored.read(JUNK) is stored.read(INBOX) is None
+    assert other.read(JUNK) == position(1)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "1", '{"uid_validity": 1, "uid": "7"}', "\0"])
-def test_a_file_that_cannot_be_read_stands_for_no_position(tmp_path: Path, content: str) -> None:
-    files = PositionFiles(tmp_path, "default", "spam")
-    files.write(position(7))
-    (file,) = (tmp_path / "imap").iterdir()
-    file.write_text(content)
+def test_a_file_that_cannot_be_read_stands_for_no_position(state: StateFile, stored: FolderPositions) -> None:
+    stored.write([position(7)])
+    state.close()
+    state.path.write_bytes(b"no database")
 
-    assert files.read(JUNK) is None
+    assert stored.read(JUNK) is None
 
 
-def test_what_is_learned_is_written_and_what_is_under_way_is_not(tmp_path: Path) -> None:
-    files = PositionFiles(tmp_path, "default", "spam")
-    positions = LearnedPositions(files)
+def test_what_is_learned_is_written_and_what_is_under_way_is_not(stored: FolderPositions) -> None:
+    positions = LearnedPositions(stored)
     for place in (position(1), None, position(3), position(5, INBOX), position(4)):
         positions.begin(place)
     for _ in range(4):
@@ -67,33 +71,31 @@ def test_what_is_learned_is_written_and_what_is_under_way_is_not(tmp_path: Path)
 
     positions.save()
 
-    assert files.read(JUNK) == position(3)
-    assert files.read(INBOX) == position(5, INBOX)
+    assert stored.read(JUNK) == position(3)
+    assert stored.read(INBOX) == position(5, INBOX)
 
 
-def test_the_next_run_tries_again_what_was_not_learned(tmp_path: Path) -> None:
-    files = PositionFiles(tmp_path, "default", "spam")
-    positions = LearnedPositions(files)
+def test_the_next_run_tries_again_what_was_not_learned(stored: FolderPositions) -> None:
+    positions = LearnedPositions(stored)
     for uid, is_learned in ((1, True), (2, False), (3, True)):
         positions.begin(position(uid))
         positions.finish(is_learned=is_learned)
 
     positions.save()
 
-    assert files.read(JUNK) == position(1)
+    assert stored.read(JUNK) == position(1)
 
 
 def test_a_folder_that_cannot_be_written_to_is_said_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    state: StateFile, stored: FolderPositions, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "imap").touch()
-    positions = LearnedPositions(PositionFiles(tmp_path, "default", "spam"))
+    state.path.parent.touch()
+    positions = LearnedPositions(stored)
     for uid in (1, 2):
         positions.begin(position(uid))
         positions.finish(is_learned=True)
         positions.save()
 
     assert capsys.readouterr().err == (
-        f"nbstream: {tmp_path / 'imap'}: File exists; the next run reads all messages of the folders again\n"
+        f"nbstream: {state.path.parent}: File exists; the next run reads all messages of the folders again\n"
     )
-    assert [path.name for path in tmp_path.iterdir()] == ["imap"]
