@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 from nbstream.evaluation import regimes
 from nbstream.filter import LessonOutcome, TokenizedMessage
-from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
+from nbstream.filter.lesson_plan import CountedCheck, Feedback, LessonPlanner
 from nbstream.filter.message_counts import count_names
 from nbstream.mail import header_fields
 from nbstream.mail.addresses import parse_address, read_from
@@ -258,8 +258,8 @@ async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, l
     scorer = parts.make_scorer(spam_filter.policy)
     message = TokenizedMessage(lesson.after.id, parts.tokenizer.tokenize(case.message))
     counts = await scorer.read_counts(count_names(message.tokens, entry))
-    planned = LessonPlanner(scorer, parts).plan_insisted(
-        message, CountedCheck(lesson.after, counts), entry, LessonSource(_SOURCE)
+    planned = LessonPlanner(scorer, parts.clock).plan_insisted(
+        Feedback(message, entry.class_name, LessonSource(_SOURCE)), CountedCheck(lesson.after, counts), entry
     )
     return planned.after if planned else lesson.after
 

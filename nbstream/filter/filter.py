@@ -5,24 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.bayes.kinds import kind_of, label_of
+from nbstream.bayes.kinds import label_of
 from nbstream.bayes.lesson_weight import insisted_weights
-from nbstream.errors import CountsFull, StoreIncompatible, StoreRefuses
-from nbstream.filter.bulk import BulkLearner, BulkRequest
-from nbstream.filter.group_commit import GroupCommit
-from nbstream.filter.known_counts import KnownCounts
-from nbstream.filter.lesson_batch import LessonBatches, WantedLesson
-from nbstream.filter.lesson_plan import CountedCheck, LessonPlanner
-from nbstream.filter.message_counts import count_names
-from nbstream.filter.results import CheckSeconds, Contradiction, Lesson, LessonOutcome
+from nbstream.errors import StoreIncompatible, StoreRefuses
+from nbstream.filter.bulk import learn_all
+from nbstream.filter.lesson_groups import LessonGroups
+from nbstream.filter.lesson_plan import Feedback
+from nbstream.filter.results import CheckSeconds, Lesson
 from nbstream.filter.scorer import decide_check
 from nbstream.policy.lesson_source import Insistence, LessonSource
-from nbstream.store.model.commit import Settled, commit_planned
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import TokenizedMessage, Tokens
 
@@ -30,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
     from nbstream.bayes.kinds import KindScores
-    from nbstream.filter.bulk import LabelledTokens
-    from nbstream.filter.lesson_plan import PlannedLesson
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.results import Check, FilterPolicy
     from nbstream.filter.scorer import Scorer
@@ -65,10 +58,7 @@ class Filter:
         self.parts = parts
         self.policy = policy
         self._scorer = parts.make_scorer(policy)
-        self._planner = LessonPlanner(self._scorer, parts)
-        self._batches = LessonBatches(parts, self._scorer, self._planner)
-        self._make_known_counts = partial(KnownCounts, self._scorer.read_counts, parts.make_name_numbers)
-        self._group_commit = GroupCommit(self._batches, self._make_known_counts, parts.lesson_groups)
+        self._lesson_groups = LessonGroups(parts, self._scorer)
 
     @property
     def own_model(self) -> str:
@@ -167,9 +157,8 @@ class Filter:
         ``StoreUnavailable``; some of the messages that were not reported by then may have been learned, each as a
         whole, and all messages may be taught again. Raises ``ValueError`` at a label that is no class here.
         """
-        bulk = BulkLearner(self.parts.model, self._batches, self._make_known_counts(), self._learn_one)
-        async with aclosing(self._tokenize_all(messages)) as tokenized:
-            await bulk.learn_all(tokenized, BulkRequest(lesson_source, report_result))
+        async with aclosing(self._tokenize_all(messages, lesson_source)) as feedbacks:
+            await learn_all(self._lesson_groups, feedbacks, report_result)
 
     def require_class(self, class_name: str) -> None:
         """Raise ``ValueError`` unless the class is one of this model."""
@@ -177,25 +166,14 @@ class Filter:
             raise ValueError(f"label {class_name!r} is none of {', '.join(self.policy.class_names)}")
 
     async def _tokenize_all(
-        self, messages: AsyncIterable[LabelledMessage]
-    ) -> AsyncGenerator[LabelledTokens, None]:
+        self, messages: AsyncIterable[LabelledMessage], lesson_source: LessonSource
+    ) -> AsyncGenerator[Feedback, None]:
         async for labelled in messages:
             if labelled.label is not None:
                 self.require_class(labelled.label)
-            yield await self._tokenize_learnable(labelled.message), labelled.label
+            yield Feedback(await self._tokenize_learnable(labelled.message), labelled.label, lesson_source)
             if not isinstance(labelled.message, TokenizedMessage):
-                await asyncio.sleep(0)  # the batch that is being written can go on
-
-    async def _learn_one(self, wanted: WantedLesson, entry: LedgerEntry | None = None) -> Lesson:
-        """Teach one lesson by itself; ``entry`` is the ledger entry of its message, where it is known."""
-        layer, message, label = self.parts.autolearn_layer, wanted.message, wanted.class_name
-        if layer and self.parts.parents and label is not None:
-            await layer.note_user_label(message.key)  # before the lesson: a repeat may change nothing
-        withdrawn_label = await self._withdraw_autolearned(message.key)
-        lesson = await self._change_entry(wanted, entry)
-        # Again, since the same message may have been autolearned in between.
-        withdrawn_label = await self._withdraw_autolearned(message.key) or withdrawn_label
-        return lesson.with_withdrawn_label(withdrawn_label) if withdrawn_label else lesson
+                await asyncio.sleep(0)  # the lessons that are being written can go on
 
     async def decide_for_treatment(self, check: Check, treatment: RecipientTreatment) -> Check:
         """Decide a check again by the policy of a treatment, one of ``FilterPolicy.other_policies``.
@@ -229,133 +207,18 @@ class Filter:
     ) -> Lesson:
         try:
             tokenized = await self._tokenize_learnable(message)
-            wanted = WantedLesson(tokenized, label, lesson_source)
-            learn = self._learn_in_group if self._joins_group(wanted) else self._learn_one
-            lesson = await learn(wanted)
+            lesson = await self._lesson_groups.learn(Feedback(tokenized, label, lesson_source))
         except Exception as error:
             self.report_failed_feedback(label, lesson_source.source, error)
             raise
         self.parts.observer.feedback_taken(lesson, lesson_source.source)
         return lesson
 
-    def _joins_group(self, wanted: WantedLesson) -> bool:
-        """Whether a lesson may be planned without its ledger entry; those of own models are too few to wait."""
-        return wanted.class_name is not None and wanted.source.insisted_version is None and not self.parts.parents
-
-    async def _learn_in_group(self, wanted: WantedLesson) -> Lesson:
-        learned = await self._group_commit.learn(wanted, self._learn_one)
-        return learned if isinstance(learned, Lesson) else await self._planned_lesson(learned, wanted)
-
     def report_failed_feedback(self, label: str | None, source: str, error: Exception) -> None:
         """Report that ``label`` of one message could not be learned; both names are as in ``learn``."""
         self.parts.observer.feedback_failed(label and label_of(label), source)
         if isinstance(error, StoreRefuses):
             self.parts.observer.store_refused()
-
-    async def _withdraw_autolearned(self, key: str) -> str | None:
-        """Take back what was autolearned of the message and return its label: a person's label replaces it.
-
-        The layer is everybody's: what is taught to an own model takes nothing back there. It keeps the message
-        from becoming kept mail, which is mail that nobody has labelled.
-        """
-        layer = self.parts.autolearn_layer
-        return await layer.withdraw(key) if layer and not self.parts.parents else None
-
-    async def _change_entry(self, wanted: WantedLesson, entry: LedgerEntry | None) -> Lesson:
-        """Change the ledger entry of the message to the wanted class, or remove it where that is None."""
-        message, label, lesson_source = wanted.message, wanted.class_name, wanted.source
-        model, seen = self.parts.model, lesson_source.insisted_version
-        before = await self._check_with_counts(message, None)
-
-        async def plan(entry: LedgerEntry | None, former: PlannedLesson | None) -> PlannedLesson | Settled[Lesson]:
-            if seen is None and label != (entry.class_name if entry else None):
-                try:
-                    return await self._plan_label(message, label, before, entry, lesson_source)
-                except CountsFull:
-                    written = None if entry else await model.entry(message.key)
-                    if written is None:
-                        raise
-                    await model.confirm()  # an earlier attempt may have written it
-                    return await plan(written, former)
-            if entry is None:
-                await model.confirm()  # an earlier attempt may have removed it
-                taught_label, kind = (label_of(label), kind_of(label)) if label else (None, "")
-                return Settled(Lesson(LessonOutcome.UNKNOWN, taught_label, before.check, before.check, kind=kind))
-            if seen is None:  # of two who insist at the same moment, one is enough
-                may_insist = former is None or former.outcome is not LessonOutcome.INSISTED
-            else:
-                may_insist = (entry.class_name, entry.version) == (label, seen)
-            return await self._plan_repeat(message, entry, lesson_source, may_insist=may_insist)
-
-        # Most messages that are learned are new. Therefore no entry is looked up: if there is one, the answer to
-        # the first write says so.
-        if entry is None and (label is None or seen is not None):
-            entry = await model.entry(message.key)
-        wait_until_applied = self.parts.counts.wait_until_applied
-        planned = await commit_planned(model.commit_lesson, message.key, entry, plan, wait_until_applied)
-        if isinstance(planned, Settled):
-            return planned.result
-        return await self._planned_lesson(planned, wanted)
-
-    async def _plan_label(
-        self,
-        message: TokenizedMessage,
-        label: str | None,
-        before: CountedCheck,
-        entry: LedgerEntry | None,
-        lesson_source: LessonSource,
-    ) -> PlannedLesson:
-        """Plan the change of ``entry`` to a label that it does not have. Raises ``CountsFull``."""
-        if entry and not set(entry.tokens).issubset(before.counts.names):  # of a copy that took another way
-            before = await self._check_with_counts(message, entry)
-        return self._planner.plan(message, label, before, entry, lesson_source)
-
-    async def _check_with_counts(self, message: TokenizedMessage, entry: LedgerEntry | None) -> CountedCheck:
-        """Return the check of the message and its counts, which include those that ``entry`` has added to."""
-        counts = await self._scorer.read_counts(count_names(message.tokens, entry))
-        return CountedCheck(self._scorer.check(message.key, message.tokens, counts), counts)
-
-    async def _plan_repeat(
-        self, message: TokenizedMessage, entry: LedgerEntry, lesson_source: LessonSource, *, may_insist: bool
-    ) -> PlannedLesson | Settled[Lesson]:
-        """Plan what the label that ``entry`` has already does when it is given again: more weight, or nothing."""
-        # A repeat after a lost reply ends here too. Therefore the mirror must have the change in this case as
-        # well, and only then it can be seen whether the verdict contradicts the label.
-        await self.parts.counts.wait_until_applied(entry.change)
-        before = await self._check_with_counts(message, entry)
-        contradiction = self._contradiction(before.check, entry, lesson_source)
-        if may_insist and contradiction and contradiction.wait_seconds == 0:
-            # A retry must not fail where nothing has to be written: the message has this label already.
-            with suppress(CountsFull):
-                planned = self._planner.plan_insisted(message, before, entry, lesson_source)
-                if planned:
-                    return planned
-        return Settled(
-            Lesson(LessonOutcome.ALREADY, entry.label, before.check, before.check, contradiction, kind=entry.kind)
-        )
-
-    def _contradiction(
-        self, check: Check, entry: LedgerEntry, lesson_source: LessonSource
-    ) -> Contradiction | None:
-        """Return how ``lesson_source`` may insist on the label of the entry, where the check contradicts it."""
-        if not check.contradicts(entry.label):
-            return None
-        seconds_since = self.parts.clock() - entry.learned_at
-        wait_seconds = lesson_source.seconds_until_insisting(entry.source, entry.actor, seconds_since)
-        return Contradiction(not insisted_weights(entry.weight), wait_seconds)
-
-    async def _planned_lesson(self, planned: PlannedLesson, wanted: WantedLesson) -> Lesson:
-        """Return the planned lesson once it is made."""
-        after, entry = await self._check_after(planned, wanted.message.tokens), planned.new
-        contradiction = self._contradiction(after, entry, wanted.source) if entry else None
-        return planned.result(after, contradiction)
-
-    async def _check_after(self, planned: PlannedLesson, tokens: Tokens) -> Check:
-        """Return the check of the message once the planned lesson is made."""
-        if planned.counts_after.autolearned or self.parts.parents:
-            return await self._scorer.check_now(planned.after.id, tokens)
-        _, totals = await self.parts.counts.look_up(())
-        return self._scorer.decide_again(planned.after, totals, await self._scorer.prequential_scores())
 
     async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
         if isinstance(message, TokenizedMessage):

@@ -1,9 +1,9 @@
-"""The counts of a batch of lessons, and those of the batches before it, plus what these have taught.
+"""The counts of a group of lessons, and those of the groups before it, plus what these have taught.
 
-Most tokens of a batch came in one of those before it. So their counts are not read again, but known: what was read
-plus what was learned. Those of the next batch can be read while lessons are planned and on their way: its new
-names are none of theirs. Where the totals in Redis are those of no step of our own, somebody else has taught, and
-all are read again.
+Most tokens of a group came in one of those before it. So their counts are not read again, but known: what was read
+plus what was learned. Those of the next group can be read while lessons are on their way: its new names are none
+of theirs. Where the totals in Redis are those of no step of our own, somebody else has taught, and all are read
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
-_STEPS_ON_THEIR_WAY = 600  # of two batches, where each lesson is a step
+_STEPS_ON_THEIR_WAY = 600  # of two groups, where each lesson is a step
 
 
 class MessageRows(NamedTuple):
@@ -35,7 +35,7 @@ class MessageRows(NamedTuple):
 
 
 class KnownCounts:
-    """The counts of a batch, and those that were read for the batches before it, plus what they have taught.
+    """The counts of a group, and those that were read for the groups before it, plus what they have taught.
 
     ``read_counts`` reads the counts of some names on all levels, and ``make_numbers`` makes what numbers names.
     """
@@ -55,7 +55,7 @@ class KnownCounts:
         self._counts: MessageCounts | None = None
 
     async def read(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows]:
-        """Read what is not known of the counts of a batch; ``names`` are the names of counts of each message.
+        """Read what is not known of the counts of a group; ``names`` are the names of counts of each message.
 
         All lessons so far are in Redis.
         """
@@ -72,7 +72,7 @@ class KnownCounts:
         return rows
 
     async def read_ahead(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows] | None:
-        """Read the same while lessons are planned or on their way: what they change is known, and is not read.
+        """Read the same while lessons are on their way: what they change is known, and is not read.
 
         Returns None where it has to wait for them: somebody else may have taught, or too many names are known.
         """

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.kinds import kind_of, kind_sums, label_of
 from nbstream.bayes.lesson_weight import insisted_weights
+from nbstream.errors import CountsFull
 from nbstream.filter.message_counts import check_room, counts_after_lesson, prequential_score_sums
-from nbstream.filter.results import Lesson, LessonOutcome
+from nbstream.filter.results import Contradiction, Lesson, LessonOutcome
 from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scripts import LessonCommit
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from nbstream.filter.message_counts import MessageCounts
-    from nbstream.filter.parts import FilterParts
-    from nbstream.filter.results import Check, Contradiction
+    from nbstream.filter.results import Check
     from nbstream.filter.scorer import Scorer
     from nbstream.policy.lesson_source import LessonSource
     from nbstream.tokens.tokenizer import TokenizedMessage
@@ -62,8 +65,15 @@ class PlannedLesson(LessonCommit):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class CountedCheck:
+class Feedback(NamedTuple):
+    """What somebody says of a message: the class that it is learned into; without one it is taken back."""
+
+    message: TokenizedMessage
+    class_name: str | None
+    source: LessonSource
+
+
+class CountedCheck(NamedTuple):
     """A check, and the counts that it was computed from."""
 
     check: Check
@@ -71,34 +81,70 @@ class CountedCheck:
 
 
 class LessonPlanner:
-    """Plans lessons: one change of one ledger entry at a time."""
+    """Plans lessons: one change of one ledger entry at a time. ``clock`` gives the seconds since the epoch."""
 
-    def __init__(self, scorer: Scorer, parts: FilterParts) -> None:
+    def __init__(self, scorer: Scorer, clock: Callable[[], float]) -> None:
         self._scorer = scorer
-        self._parts = parts
+        self._clock = clock
 
     def plan(
-        self,
-        message: TokenizedMessage,
-        class_name: str | None,
-        before: CountedCheck,
-        old_entry: LedgerEntry | None,
-        lesson_source: LessonSource,
-    ) -> PlannedLesson:
-        """Plan the change from ``old_entry`` to an entry of a class, or to no entry where ``class_name`` is None.
+        self, feedback: Feedback, entry: LedgerEntry | None, counts: MessageCounts, *, may_insist: bool
+    ) -> PlannedLesson | Lesson:
+        """Plan what feedback does to a message with that ledger entry; what changes nothing is a result already.
 
-        ``before`` is the check of the message before the lesson. Raises ``CountsFull``.
+        ``counts`` are those of the message, and of the tokens of the entry. ``may_insist``: a label that the
+        message has already may get more weight, where its source and the check allow that. Raises ``CountsFull``.
         """
-        new_entry = self._new_entry(message, class_name, before, old_entry, lesson_source) if class_name else None
-        planned = self._plan_change(
-            message, _outcome(old_entry, class_name), before, (old_entry, new_entry), lesson_source
-        )
-        if new_entry:  # there always is room for less
-            check_room(planned.counts_after)
+        message, class_name, source = feedback
+        before = CountedCheck(self._scorer.check(message.key, message.tokens, counts), counts)
+        seen, check = source.insisted_version, before.check
+        if seen is None and class_name != (entry.class_name if entry else None):
+            return self._plan_label(feedback, before, entry)
+        if entry is None:
+            label, kind = (label_of(class_name), kind_of(class_name)) if class_name else (None, "")
+            return Lesson(LessonOutcome.UNKNOWN, label, check, check, kind=kind)
+        if seen is not None:
+            may_insist = (entry.class_name, entry.version) == (class_name, seen)
+        contradiction = self._contradiction(check, entry, source)
+        if may_insist and contradiction and contradiction.wait_seconds == 0:
+            # A retry must not fail where nothing has to be written: the message has this label already.
+            with suppress(CountsFull):
+                if planned := self.plan_insisted(feedback, before, entry):
+                    return planned
+        return Lesson(LessonOutcome.ALREADY, entry.label, check, check, contradiction, kind=entry.kind)
+
+    def result(self, planned: PlannedLesson, after: Check, source: LessonSource) -> Lesson:
+        """Return the result of a lesson that is made; ``after`` is the check of its message then."""
+        contradiction = self._contradiction(after, planned.new, source) if planned.new else None
+        return planned.result(after, contradiction)
+
+    def _contradiction(self, check: Check, entry: LedgerEntry, source: LessonSource) -> Contradiction | None:
+        """Return how ``source`` may insist on the label of the entry, where the check contradicts it."""
+        if not check.contradicts(entry.label):
+            return None
+        seconds_since = self._clock() - entry.learned_at
+        wait_seconds = source.seconds_until_insisting(entry.source, entry.actor, seconds_since)
+        return Contradiction(not insisted_weights(entry.weight), wait_seconds)
+
+    def _plan_label(
+        self, feedback: Feedback, before: CountedCheck, old_entry: LedgerEntry | None
+    ) -> PlannedLesson:
+        """Plan the change to an entry of a class that the message has not, or to no entry."""
+        if feedback.class_name is None:
+            return self._plan_change(feedback, LessonOutcome.UNLEARNED, before, (old_entry, None))
+        label = label_of(feedback.class_name)
+        if old_entry and old_entry.label == label:  # only the kind changes, and P(spam) does not
+            weighed = old_entry.weight, tuple(prequential_score_sums(old_entry))
+        else:
+            weighed = self._scorer.weigh_lesson(before.check, label, before.counts, old_entry)
+        new_entry = self._entry(feedback, feedback.class_name, weighed, before.check, old_entry)
+        outcome = LessonOutcome.RELEARNED if old_entry else LessonOutcome.LEARNED
+        planned = self._plan_change(feedback, outcome, before, (old_entry, new_entry))
+        check_room(planned.counts_after)  # there always is room for less
         return planned
 
     def plan_insisted(
-        self, message: TokenizedMessage, before: CountedCheck, old_entry: LedgerEntry, lesson_source: LessonSource
+        self, feedback: Feedback, before: CountedCheck, old_entry: LedgerEntry
     ) -> PlannedLesson | None:
         """Plan the change to an entry with the same label and more weight, which a person insists on.
 
@@ -109,10 +155,8 @@ class LessonPlanner:
         planned: PlannedLesson | None = None
         for weight in insisted_weights(old_entry.weight):
             weighed = weight, tuple(prequential_score_sums(old_entry))
-            new_entry = self._entry(message, old_entry.class_name, weighed, before.check, old_entry, lesson_source)
-            planned = self._plan_change(
-                message, LessonOutcome.INSISTED, before, (old_entry, new_entry), lesson_source
-            )
+            new_entry = self._entry(feedback, old_entry.class_name, weighed, before.check, old_entry)
+            planned = self._plan_change(feedback, LessonOutcome.INSISTED, before, (old_entry, new_entry))
             if not planned.after.contradicts(old_entry.label):
                 break
         if planned:
@@ -121,51 +165,35 @@ class LessonPlanner:
 
     def _plan_change(
         self,
-        message: TokenizedMessage,
+        feedback: Feedback,
         outcome: LessonOutcome,
         before: CountedCheck,
         entries: tuple[LedgerEntry | None, LedgerEntry | None],
-        lesson_source: LessonSource,
     ) -> PlannedLesson:
         """Return the plan to replace the first of two entries by the second."""
+        message, _, source = feedback
         counts = counts_after_lesson(before.counts, *entries)
         after = self._scorer.check(message.key, message.tokens, counts)
         assessments = _assessment(before.check), _assessment(after)
-        note = LessonNote(lesson_source.source, lesson_source.actor, *assessments)
+        note = LessonNote(source.source, source.actor, *assessments)
         return PlannedLesson(
             message.key, *entries, note, outcome=outcome, counts_after=counts, before=before.check, after=after
         )
 
-    def _new_entry(
-        self,
-        message: TokenizedMessage,
-        class_name: str,
-        before: CountedCheck,
-        old_entry: LedgerEntry | None,
-        lesson_source: LessonSource,
-    ) -> LedgerEntry:
-        label = label_of(class_name)
-        if old_entry and old_entry.label == label:  # only the kind changes, and P(spam) does not
-            weighed = old_entry.weight, tuple(prequential_score_sums(old_entry))
-        else:
-            weighed = self._scorer.weigh_lesson(before.check, label, before.counts, old_entry)
-        return self._entry(message, class_name, weighed, before.check, old_entry, lesson_source)
-
     def _entry(
         self,
-        message: TokenizedMessage,
+        feedback: Feedback,
         class_name: str,
         weighed: tuple[int, tuple[tuple[bytes, int], ...]],
         check: Check,
         old_entry: LedgerEntry | None,
-        lesson_source: LessonSource,
     ) -> LedgerEntry:
         """Return a new entry; ``weighed`` are its weight and its sums, without those of its kind.
 
         Both scores are those of before the first label: of ``check``, or what ``old_entry`` has.
         """
-        weight, sums = weighed
-        now, tokens = self._parts.clock(), message.tokens.all
+        (message, _, source), (weight, sums) = feedback, weighed
+        now, tokens = self._clock(), message.tokens.all
         if old_entry:
             score, prequential_score = old_entry.score, old_entry.prequential_score
         else:
@@ -176,19 +204,13 @@ class LessonPlanner:
             weight=weight,
             tokens=tokens,
             learned_at=now,
-            source=lesson_source.source,
-            actor=lesson_source.actor,
+            source=source.source,
+            actor=source.actor,
             score=score,
             sums=(*kind_sums(kind_of(class_name), tokens, weight), *sums),
             prequential_score=prequential_score,
             packed_tokens=message.packed_tokens,
         )
-
-
-def _outcome(old_entry: LedgerEntry | None, class_name: str | None) -> LessonOutcome:
-    if class_name is None:
-        return LessonOutcome.UNLEARNED
-    return LessonOutcome.LEARNED if old_entry is None else LessonOutcome.RELEARNED
 
 
 def _assessment(check: Check) -> Assessment:

@@ -185,10 +185,10 @@ class Lesson:
     ``before`` is the check of the message before the lesson, and ``after`` is its check after the lesson. The
     score of ``after`` may be computed from the counts before the lesson and the lesson itself; then lessons of
     others at the same moment are missing in it. Its verdict uses the state and the thresholds after the lesson.
-    ``contradiction`` is None where ``after`` does not contradict the label, and for messages that are taught in
-    batches, where nobody asks. ``was_automatic`` says that no person had taught the message: what was taken back
-    had been learned automatically, and the history of what people taught has no record of it. ``kind`` is the kind
-    that was learned or taken back, empty for none; ``former_class_name`` is what the message was before.
+    ``contradiction`` is None where ``after`` does not contradict the label. ``was_automatic`` says that no person
+    had taught the message: what was taken back had been learned automatically, and the history of what people
+    taught has no record of it. ``kind`` is the kind that was learned or taken back, empty for none;
+    ``former_class_name`` is what the message was before.
     """
 
     outcome: LessonOutcome

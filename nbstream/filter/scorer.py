@@ -289,10 +289,11 @@ class Scorer:
             tokens=score.clues.tokens,
         )
 
-    def decide_again(self, check: Check, totals: Totals, prequential_scores: PrequentialScores) -> Check:
-        """Decide a check again, by the number of learned messages and the thresholds of this moment."""
-        thresholds = self.thresholds(self._policy.default_policy, prequential_scores)
-        return decide_check(replace(check, state=self._model_state(totals)), thresholds)
+    def decide_again(self, check: Check, prequential_scores: PrequentialScores) -> Check:
+        """Decide a check again where a budget may have other thresholds at this moment."""
+        if not self.has_budgets:
+            return check
+        return decide_check(check, self.thresholds(self._policy.default_policy, prequential_scores))
 
     def _model_state(self, people: Totals, layer: Totals | None = None) -> ModelState:
         """Return the state of the model: the same object until something is learned."""

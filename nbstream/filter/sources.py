@@ -9,10 +9,8 @@ from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.kinds import PLAIN, messages_name
 from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.errors import StoreIncompatible
-from nbstream.store.model.commit import Settled, commit_planned
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerConflict
-from nbstream.store.model.scripts import LessonCommit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -143,15 +141,12 @@ class AutolearnLayer:
         Returns None where nothing was autolearned of it, or others take it back at this moment. Raises
         ``StoreUnavailable``; the call may be repeated then.
         """
-
-        async def plan_removal(_: LedgerEntry | None, __: LessonCommit | None) -> LessonCommit | Settled[None]:
-            entry = await self.model.entry(message_key)  # also after a conflict: the layer may have been dropped
-            return LessonCommit(message_key, entry, None, _REMOVAL_NOTE) if entry else Settled(None)
-
-        removed = await commit_planned(
-            self.model.commit_lesson, message_key, None, plan_removal, self.counts.wait_until_applied
-        )
-        return removed.old.label if isinstance(removed, LessonCommit) and removed.old else None
+        while entry := await self.model.entry(message_key):  # the layer may have been dropped meanwhile
+            change = await self.model.commit_lesson(message_key, entry, None, _REMOVAL_NOTE)
+            if isinstance(change, bytes):
+                await self.counts.wait_until_applied(change)
+                return entry.label
+        return None
 
     async def withdraw_many(self, message_keys: Sequence[str]) -> dict[str, str | StoreIncompatible]:
         """Take back what was autolearned of several messages, and return the labels by message key.

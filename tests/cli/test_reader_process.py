@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from nbstream.cli import message_files, reader_process
 from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE
 from nbstream.errors import InputError
-from nbstream.filter.bulk import BATCH_SIZE
+from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.mail.message import Message
 from nbstream.policy.message_reader import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -31,7 +31,7 @@ from tests.listeners.delivered import ARRIVED, DELIVERED
 from tests.store.algebra import live_entries, stored, summed
 from tests.waiting import DEADLINE_SECONDS, until
 
-RAWS = [raw for label, raw in letters(6 * BATCH_SIZE) if label == "spam"]
+RAWS = [raw for label, raw in letters(6 * GROUP_SIZE) if label == "spam"]
 
 
 def mbox(raws: list[bytes]) -> bytes:
@@ -78,7 +78,7 @@ async def learning(own_redis: RedisServer, client: Redis, folder: Path) -> Async
     process.stdin.write(mbox(RAWS))
 
     async def begun() -> bool:
-        return sum((await model.totals()).messages) >= BATCH_SIZE
+        return sum((await model.totals()).messages) >= GROUP_SIZE
 
     try:
         await until(begun)
@@ -96,7 +96,7 @@ async def whole(result: Learning, client: Redis) -> bool:
         return len(await client.client_list()) == 1
 
     await until(alone)
-    return len(await live_entries(result.model)) >= BATCH_SIZE and await stored(result.model) == await summed(
+    return len(await live_entries(result.model)) >= GROUP_SIZE and await stored(result.model) == await summed(
         result.model
     )
 

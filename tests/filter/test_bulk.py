@@ -15,9 +15,10 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import Filter, LabelledMessage, Lesson, LessonOutcome
-from nbstream.filter.bulk import BATCH_SIZE
+from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import CommitResult
@@ -74,7 +75,7 @@ async def test_batches_that_share_tokens_and_messages_are_learned_as_if_one_afte
     client: Redis, monkeypatch: pytest.MonkeyPatch, most_names: int
 ) -> None:
     """Counts that a batch before has read are not read again, unless they are too many."""
-    monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
+    monkeypatch.setattr("nbstream.filter.lesson_groups.GROUP_SIZE", 6)
     monkeypatch.setattr("nbstream.filter.known_counts.MAX_KNOWN_NAMES", most_names)
     messages, spam_filter = messages_by_label(100)["spam"], make_filter(client)
     one_way, other_way = map(Message.parse, PRIZE_BY_TWO_WAYS)  # the second batch unlearns the tokens of the other
@@ -118,7 +119,7 @@ class ModelOfTwoBatches(Model):
 async def test_the_next_batch_is_read_while_one_is_on_its_way(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
+    monkeypatch.setattr("nbstream.filter.lesson_groups.GROUP_SIZE", 6)
     messages, model = messages_by_label(60)["spam"][:18], ModelOfTwoBatches(client)
 
     in_bulk = await teach(with_parts(make_filter(client), model=model), messages, "spam")
@@ -134,7 +135,7 @@ async def test_the_next_batch_is_read_while_one_is_on_its_way(
 async def test_what_others_teach_between_two_batches_is_in_the_checks_of_the_second(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
+    monkeypatch.setattr("nbstream.filter.lesson_groups.GROUP_SIZE", 6)
     heaps, model = messages_by_label(80), Model(client, "test", 3600)
     messages, of_others, in_bulk = heaps["spam"][:18], heaps["ham"], list[Result]()
     reports = asyncio.Event()
@@ -194,15 +195,15 @@ async def test_a_label_that_is_no_class_ends_the_learning_and_what_came_before_i
     model = Model(client, "test", 3600)
 
     async def labelled_messages() -> AsyncIterator[LabelledMessage]:
-        for number, (label, raw) in enumerate(letters(3 * BATCH_SIZE)):
-            yield LabelledMessage(Message.parse(raw), label if number < 2 * BATCH_SIZE + 1 else "junk")
+        for number, (label, raw) in enumerate(letters(3 * GROUP_SIZE)):
+            yield LabelledMessage(Message.parse(raw), label if number < 2 * GROUP_SIZE + 1 else "junk")
 
     lessons: list[Result] = []
     with pytest.raises(ValueError, match="junk"):
         await make_filter(client).learn_many(labelled_messages(), SOURCE, lessons.append)
 
     assert await stored(model) == await summed(model)
-    assert len(lessons) == len(await live_entries(model)) >= BATCH_SIZE
+    assert len(lessons) == len(await live_entries(model)) >= GROUP_SIZE
 
 
 async def test_many_messages_are_relearned_and_unlearned_and_nothing_is_left(client: Redis) -> None:
@@ -328,7 +329,7 @@ async def test_parts_that_are_on_their_way_together_are_reported_in_order_up_to_
         with pytest.raises(StoreUnavailable, match="lost"):
             await learning
         assert not results
-        learned = Counter({LessonOutcome.LEARNED: 8, LessonOutcome.ALREADY: 4})
+        learned = Counter({LessonOutcome.LEARNED: 4, LessonOutcome.ALREADY: 8})
         assert outcomes(await teach(make_filter(client), messages, "spam")) == learned
     else:
         await learning
@@ -408,33 +409,31 @@ class DeafModel(Model):
         return await super().entries(message_keys)
 
 
-async def test_an_interruption_that_a_command_swallowed_ends_the_wait_for_more_messages(
+async def test_an_interruption_that_a_command_swallowed_ends_the_learning(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbstream.filter.bulk.BATCH_SIZE", 6)
+    monkeypatch.setattr("nbstream.filter.lesson_groups.GROUP_SIZE", 6)
     spam_filter, lessons = with_parts(make_filter(client), model=DeafModel(client, "test", 3600)), list[Result]()
 
-    async def more_than_a_batch() -> AsyncIterator[Message]:
+    async def more_than_a_group() -> AsyncIterator[Message]:
         for message in messages_by_label(30)["spam"][:7]:
             yield message
         await asyncio.Event().wait()
 
-    teaching = asyncio.create_task(
-        spam_filter.learn_many(labelled(more_than_a_batch(), "spam"), SOURCE, lessons.append)
-    )
-    await asyncio.wait([teaching], timeout=DEADLINE_SECONDS)
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        with pytest.raises(StoreUnavailable, match="interrupted"):
+            await spam_filter.learn_many(labelled(more_than_a_group(), "spam"), SOURCE, lessons.append)
 
-    assert teaching.cancelled()
-    assert len(lessons) == 6
+    assert not spam_filter.parts.lesson_groups
 
 
 async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    messages, lessons = messages_by_label(5 * BATCH_SIZE)["spam"], list[Result]()
+    messages, lessons = messages_by_label(5 * GROUP_SIZE)["spam"], list[Result]()
 
     async def interrupted() -> AsyncIterator[Message]:
         for number, message in enumerate(messages):
-            if number == 2 * BATCH_SIZE + 3:
+            if number == 2 * GROUP_SIZE + 3:
                 task.cancel()
             yield message
 
@@ -443,7 +442,7 @@ async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(clie
         await task
 
     assert set(await live_entries(model)) == {lesson.after.id for lesson in lessons if isinstance(lesson, Lesson)}
-    assert BATCH_SIZE <= len(lessons) <= 2 * BATCH_SIZE  # one batch may be taught while the next one is read
+    assert GROUP_SIZE <= len(lessons) <= 2 * GROUP_SIZE  # one batch may be taught while the next one is read
     assert await stored(model) == await summed(model)
     assert outcomes(await teach(spam_filter, messages, "spam")) == {
         LessonOutcome.ALREADY: len(lessons),
@@ -451,13 +450,7 @@ async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(clie
     }
 
 
-def learning_tasks() -> list[asyncio.Task[object]]:
-    """The tasks that the learning of many messages has started, and that have not ended."""
-    coroutines = [(task, task.get_coro()) for task in asyncio.all_tasks()]
-    return [task for task, coroutine in coroutines if "BulkLearner" in getattr(coroutine, "__qualname__", "")]
-
-
-async def test_a_second_cancellation_ends_what_is_on_its_way_too(
+async def test_a_second_cancellation_ends_the_wait_for_what_is_on_its_way(
     client: Redis, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
     await teach(make_filter(client), messages_by_label(10)["ham"], "ham")  # Redis knows the script
@@ -471,20 +464,21 @@ async def test_a_second_cancellation_ends_what_is_on_its_way_too(
 
     async with Proxy(shared_redis.socket, tmp_path / "s", hang) as way:
         hanging = open_client(ConnectionOptions(way.url))
-        messages = stream_of(messages_by_label(10)["spam"])
+        spam_filter, messages = make_filter(hanging), stream_of(messages_by_label(10)["spam"])
         task = asyncio.create_task(
-            make_filter(hanging).learn_many(labelled(messages, "spam"), SOURCE, list[Result]().append)
+            spam_filter.learn_many(labelled(messages, "spam"), SOURCE, list[Result]().append)
         )
         async with asyncio.timeout(DEADLINE_SECONDS):
             await is_on_its_way.wait()
-        assert learning_tasks()
-        for _ in range(2):
-            task.cancel()
-            await asyncio.wait([task], timeout=0)
-            await asyncio.sleep(0)
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert not learning_tasks()
+            for _ in range(2):
+                task.cancel()
+                await asyncio.wait([task], timeout=0)
+                await asyncio.sleep(0)
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            (teaching,) = spam_filter.parts.lesson_groups
+            await cancel_and_wait(teaching)
+        assert not spam_filter.parts.lesson_groups
         await hanging.aclose()
 
 

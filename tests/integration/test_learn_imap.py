@@ -16,7 +16,7 @@ from redis import Redis
 from nbstream import imap
 from nbstream.cli.imap.folders import FolderRequest, parse_imap_url, read_folders
 from nbstream.errors import InputError
-from nbstream.filter.bulk import BATCH_SIZE
+from nbstream.filter.lesson_groups import GROUP_SIZE
 from tests.cli.imap.server import Server
 from tests.conftest import RedisServer
 from tests.deploy.dovecot import DELETED
@@ -159,11 +159,11 @@ def test_the_next_run_goes_on_after_what_was_learned(
     program = ["env", "--default-signal=INT", sys.executable, "-m", "nbstream.cli"]
     with server.running(), subprocess.Popen([*program, *map(str, words), url]) as process:
         if ending:
-            wait_until(lambda: learned() >= BATCH_SIZE)
+            wait_until(lambda: learned() >= GROUP_SIZE)
             process.send_signal(signal.SIGINT)
         assert process.wait(60) == code
     count = learned()
-    assert count == (BATCH_SIZE if ending else 400)
+    assert count == (GROUP_SIZE if ending else 400)
 
     rest = {uid: raw for uid, raw in raws.items() if uid > count}
     again = Server(list(answers(rest, 2)), server.account.port)

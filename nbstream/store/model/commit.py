@@ -2,9 +2,8 @@
 
 A lesson may be acknowledged when Redis has answered the step of ``learn.lua`` that replaced one version of the
 ledger entry by another, when as many replicas have it as are to be waited for, and when the counts that answer
-checks show it. What others have changed meanwhile is planned again. ``commit_planned`` does all of that for one
-message. Bulk lessons are committed by ``Model.commit_lessons``, and those of them that conflict are taught by
-themselves. An undo and an import commit once: what others say at the same moment stays.
+checks show it. What others have changed meanwhile is planned again by ``filter.lesson_groups``. An undo and an
+import commit once: what others say at the same moment stays.
 
 A reply may get lost although the step was carried out. The lesson is then committed again, and finds its own entry
 in the ledger: that is its acknowledgement. A removal leaves no entry; its own attempt is in the history.
@@ -22,9 +21,8 @@ the write, still loses it unless all replicas are waited for.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from redis.exceptions import ResponseError
 
@@ -44,64 +42,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
-
 CommitResult: TypeAlias = "bytes | LedgerConflict | StoreUnavailable | StoreIncompatible"
 """What became of one of several lessons: its change, what the ledger holds instead, or why it failed."""
-
-_Plan = TypeVar("_Plan", bound=LessonCommit)
-_Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True, slots=True)
-class Settled(Generic[_Result]):
-    """A plan to commit nothing, and what comes of that."""
-
-    result: _Result
-
-
-def is_own_entry(lesson: LessonCommit, entry: LedgerEntry | None) -> bool:
-    """Return whether ``entry``, which the ledger has now, is the one that ``lesson`` writes.
-
-    That is so where the reply to the write was lost, and the write was repeated: it was applied once. A missing
-    entry is nobody's: ``commit_lesson`` itself knows whether a removal was its own.
-    """
-    return entry is not None and lesson.new is not None and entry.version == lesson.new.version
-
-
-async def commit_planned(
-    commit: Callable[[str, LedgerEntry | None, LedgerEntry | None, LessonNote], Awaitable[bytes | LedgerConflict]],
-    message_key: str,
-    entry: LedgerEntry | None,
-    plan_lesson: Callable[[LedgerEntry | None, _Plan | None], Awaitable[_Plan | Settled[_Result]]],
-    wait_until_applied: Callable[[bytes], Awaitable[None]] | None = None,
-) -> _Plan | Settled[_Result]:
-    """Plan and commit a lesson until nobody else is faster; return the plan once it may be acknowledged.
-
-    ``plan_lesson`` is called with the entry that the ledger has, in the beginning ``entry``, and with the plan
-    that somebody else was faster than. ``commit`` is ``commit_lesson`` of the store, and ``wait_until_applied``
-    that of the counts, None where nobody reads them for the answer. Raises ``StoreUnavailable``, and what these
-    raise; the same lesson may be taught again then.
-    """
-    plan: _Plan | None = None
-    for _ in range(_MAX_CONFLICTS):
-        if plan and entry and is_own_entry(plan, entry):  # the reply to our own write was lost
-            change = entry.change
-            break
-        next_plan = await plan_lesson(entry, plan)
-        if isinstance(next_plan, Settled):
-            return next_plan
-        plan = next_plan
-        answer = await commit(message_key, plan.old, plan.new, plan.note)
-        if isinstance(answer, bytes):
-            change = answer
-            break
-        entry = answer.entry
-    else:
-        raise StoreUnavailable(f"message {message_key} is being changed by others all the time")
-    if wait_until_applied:
-        await wait_until_applied(change)
-    return plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +228,9 @@ def acknowledged_change(lesson: LessonCommit, result: CommitResult) -> bytes:
     """The change of a commit that was carried out, empty for another one.
 
     A conflict with the very entry that was to be written is the answer to a commit that was repeated after a lost
-    reply.
+    reply: it was carried out once. ``commit_lessons`` itself knows whether a removal was its own.
     """
     if isinstance(result, LedgerConflict):
-        return result.entry.change if result.entry and is_own_entry(lesson, result.entry) else b""
+        entry, new = result.entry, lesson.new
+        return entry.change if entry and new and entry.version == new.version else b""
     return result if isinstance(result, bytes) else b""

@@ -252,11 +252,12 @@ class Model(CommitPoint):
             return ledger.LedgerEntry.unpack(fields)
 
     async def entries(self, message_keys: Sequence[str]) -> list[ledger.LedgerEntry | StoreIncompatible | None]:
-        """What each of these messages was learned as, None, or why that cannot be read, in two round trips."""
+        """What each of these messages was learned as, None, or why that cannot be read."""
         await self._look_for_keys()
         keys = [self.keys.ledger(message_key) for message_key in message_keys]
         with store_errors():
-            if not (keys and await self.client.exists(*keys)):  # most messages are new, and one reply says that
+            # Most of many messages are new, and one reply says that.
+            if len(keys) != 1 and not (keys and await self.client.exists(*keys)):
                 return [None] * len(keys)
             async with self.client.pipeline(transaction=False) as pipe:
                 for key in keys:

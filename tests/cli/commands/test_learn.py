@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.filter.bulk import BATCH_SIZE
+from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.system_users import current_user
 from tests.cli.taught import Taught
 from tests.conftest import RedisServer
@@ -19,7 +19,7 @@ from tests.filter.filters import make_filter
 from tests.letters import letters
 from tests.store.algebra import stored, summed
 
-COUNT = 10 * BATCH_SIZE
+COUNT = 10 * GROUP_SIZE
 
 
 def mailbox(path: Path) -> Path:

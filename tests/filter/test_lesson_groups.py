@@ -246,7 +246,7 @@ async def test_who_goes_before_his_group_has_begun_is_not_taught(client: Redis) 
 
 
 async def test_too_many_that_wait_are_refused(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nbstream.filter.group_commit._MAX_WAITING", 5)
+    monkeypatch.setattr("nbstream.filter.lesson_groups._MAX_WAITING", 5)
 
     results = await learn_together(make_filter(client), LETTERS[:9])
 
@@ -256,7 +256,7 @@ async def test_too_many_that_wait_are_refused(client: Redis, monkeypatch: pytest
 async def test_an_answer_that_does_not_come_is_no_longer_waited_for(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbstream.filter.group_commit._ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("nbstream.filter.lesson_groups._ANSWER_SECONDS", 0.2)
     async with group_on_its_way(client, LETTERS[:9]) as (_, model, callers):
         results = await asyncio.gather(*callers, return_exceptions=True)
         model.gate.set()
@@ -269,7 +269,7 @@ async def test_at_the_end_of_the_program_what_waits_is_refused(client: Redis) ->
     async with group_on_its_way(client, LETTERS[:9]) as (spam_filter, _, callers):
         others = [asyncio.create_task(spam_filter.learn(one, label, "test")) for label, one in LETTERS[9:12]]
         await asyncio.sleep(0)
-        (teaching,) = [task for task in asyncio.all_tasks() if "GroupCommit" in repr(task.get_coro())]
+        (teaching,) = spam_filter.parts.lesson_groups
         teaching.cancel()
         results = await asyncio.gather(*callers, *others, return_exceptions=True)
 

@@ -1,0 +1,337 @@
+"""The one way to learn: lessons that wait at the same moment are a group, which is planned and committed together.
+
+Rules:
+
+- Nothing waits for a group to fill. The next one begins when Redis has the lessons before it and their answers
+  have gone out; where a whole group waits already, it is planned meanwhile. Bulk is many lessons at once.
+- A lesson is planned on the counts that were read for its group, plus what was planned before it. What others
+  teach meanwhile is missing there.
+- A group is committed in steps, each of which Redis carries out as a whole. The lessons of a step have the same
+  labels before and after: for lessons of several classes each token would be looked up in all of these.
+- Most messages that are learned are new. Therefore the ledger is not looked at before a lesson that comes alone:
+  the commit says what it has. Those that come together are looked up together. A lesson that conflicts is planned
+  again in the next group, twice at most, and then by itself.
+- A second lesson of a message waits until the first one is made, and with it all that come after it, unless it
+  says the same: then it changes nothing.
+- Each lesson has its own answer. Whoever stops waiting takes the lesson along, unless its group has begun: that is
+  committed as a whole all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from nbstream.bayes.counts import ChangePosition
+from nbstream.errors import CountsFull, StoreIncompatible, StoreUnavailable
+from nbstream.filter.known_counts import KnownCounts
+from nbstream.filter.lesson_plan import Feedback, LessonPlanner, PlannedLesson
+from nbstream.filter.message_counts import count_names
+from nbstream.filter.results import Lesson, LessonOutcome
+from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
+from nbstream.store.model.commit import acknowledged_change
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.scripts import LessonBatch
+
+if TYPE_CHECKING:
+    from nbstream.filter.known_counts import MessageRows
+    from nbstream.filter.parts import FilterParts
+    from nbstream.filter.scorer import Scorer
+
+GROUP_SIZE = 256  # most of the tokens of a mailbox come in several of them; 512 are no faster
+_MAX_WAITING = 1024  # lessons: some 50 MB of tokens
+_ANSWER_SECONDS = 15.0  # a group alone may take two commands of 5 seconds
+_STEPS_AT_ONCE = 4  # of two classes: while some are packed or answered, Redis has another one to do
+_TURNS_BETWEEN = 10  # of the event loop: answers are sent, and what has come meanwhile joins the next group
+_GROUP_TRIES = 2  # that end in a conflict
+_MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
+
+_Steps: TypeAlias = "defaultdict[tuple[str | None, str | None], LessonBatch]"
+"""The lessons that are planned, by their labels before and after."""
+
+
+@dataclass(slots=True, eq=False)
+class WaitingLesson:
+    """A lesson that somebody waits for; ``done`` is where its result goes.
+
+    ``is_one_of_many``: it came with others. ``conflicts`` is how often somebody else was faster, and ``conflict``
+    what the ledger had the last time. ``has_insisted`` says that the lesson was to insist on a label then.
+    ``autolearned`` is the label of what was learned without people, and taken back for it.
+    """
+
+    feedback: Feedback
+    done: asyncio.Future[Lesson]
+    is_one_of_many: bool = False
+    conflicts: int = 0
+    conflict: LedgerConflict | None = None
+    has_insisted: bool = False
+    autolearned: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of the message."""
+        return self.feedback.message.key
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the lesson is a group by itself, since others change its message all the time."""
+        return self.conflicts > _GROUP_TRIES
+
+    @property
+    def needs_entry(self) -> bool:
+        """Whether the lesson cannot be planned as that of a new message."""
+        _, class_name, source = self.feedback
+        is_of_known = class_name is None or source.insisted_version is not None
+        return is_of_known or self.is_one_of_many or self.conflicts > 0
+
+
+class LessonGroups:
+    """Teaches the lessons of all callers, in a task that is in ``lesson_groups`` of the parts until it ends."""
+
+    def __init__(self, parts: FilterParts, scorer: Scorer) -> None:
+        self._model = parts.model
+        self._counts = parts.counts
+        self._autolearn_layer = parts.autolearn_layer
+        self._is_own_model = bool(parts.parents)
+        self._tasks = parts.lesson_groups
+        self._scorer = scorer
+        self._planner = LessonPlanner(scorer, parts.clock)
+        self._make_known_counts = partial(KnownCounts, scorer.read_counts, parts.make_name_numbers)
+        self._make_batch = partial(LessonBatch, make_numbers=parts.make_name_numbers)
+        self._known_counts = self._make_known_counts()
+        self._waiting: deque[WaitingLesson] = deque()
+        self._begun: dict[str, WaitingLesson] = {}
+        """The lessons of the groups that have begun, by message key, until they are answered."""
+        self._steps: set[asyncio.Task[None]] = set()
+        self._teaching: asyncio.Task[None] | None = None
+
+    async def learn(self, feedback: Feedback) -> Lesson:
+        """Teach a lesson; return what became of it when Redis has it and the counts show it.
+
+        Raises ``StoreUnavailable``, also where too many lessons wait, and ``CountsFull``: nothing is half done
+        then, and the lesson may be taught again.
+        """
+        if len(self._waiting) >= _MAX_WAITING:
+            raise StoreUnavailable("too many lessons wait for Redis")
+        (lesson,) = self.add([feedback])
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                return await lesson.done
+        except TimeoutError as error:
+            raise StoreUnavailable("Redis is too slow for the lessons that wait") from error
+
+    def add(self, feedbacks: Sequence[Feedback]) -> Sequence[WaitingLesson]:
+        """Let lessons wait for their groups; return them in their order."""
+        loop, are_many = asyncio.get_running_loop(), len(feedbacks) > 1
+        added = [WaitingLesson(feedback, loop.create_future(), are_many) for feedback in feedbacks]
+        self._waiting += added
+        if added and self._teaching is None:
+            self._teaching = asyncio.create_task(self._teach())
+            self._tasks.add(self._teaching)
+            self._teaching.add_done_callback(self._tasks.discard)
+        return added
+
+    def has_begun(self, lesson: WaitingLesson) -> bool:
+        """Return whether the lesson is made, or its group has begun."""
+        return lesson.done.done() or self._begun.get(lesson.key) is lesson
+
+    async def _teach(self) -> None:
+        """Teach until no lesson waits. What waits when this task is cancelled, as at the end, is refused."""
+        try:
+            while self._waiting or self._steps:
+                stop_if_cancelled()
+                if len(self._waiting) < GROUP_SIZE or self._waiting[0].is_alone:
+                    await self._wait_for_steps(left=0)
+                if group := self._next_group():
+                    await self._teach_group(group)
+                else:  # whatever waits is of messages on their way
+                    await self._wait_for_steps(left=0)
+                for _ in range(_TURNS_BETWEEN if self._waiting else 0):
+                    await asyncio.sleep(0)
+        finally:
+            self._teaching = None
+            for step in tuple(self._steps):
+                await cancel_and_wait(step)
+            left = [*self._begun.values(), *self._waiting]
+            self._waiting.clear()
+            for lesson in left:
+                self._fail(lesson, StoreUnavailable("the lesson was interrupted, and may be repeated"))
+
+    def _next_group(self) -> Sequence[WaitingLesson]:
+        """Take the lessons that wait, up to one that has to come after another one of its message."""
+        group: list[WaitingLesson] = []
+        repeats: list[WaitingLesson] = []
+        while self._waiting and len(group) < GROUP_SIZE:
+            lesson = self._waiting[0]
+            former = self._begun.get(lesson.key)
+            is_other = former is not None and former.feedback.class_name != lesson.feedback.class_name
+            if is_other or (group and (lesson.is_alone or group[-1].is_alone)):
+                break
+            self._waiting.popleft()
+            if former:
+                repeats.append(lesson)
+            elif not lesson.done.done():  # else nobody waits any more
+                group.append(lesson)
+                self._begun[lesson.key] = lesson
+        self._waiting.extendleft(reversed(repeats))
+        return group
+
+    async def _teach_group(self, group: Sequence[WaitingLesson]) -> None:
+        """Plan the lessons of a group one after another, and begin to commit them."""
+        try:
+            to_plan = await self._read(group)
+        except Exception as error:  # noqa: BLE001 - it is the answer to those who wait
+            for lesson in group:
+                self._fail(lesson, error)
+            return
+        steps: _Steps = defaultdict(self._make_batch)
+        unchanged: list[tuple[WaitingLesson, Lesson]] = []
+        for i, (lesson, entry, rows) in enumerate(to_plan):
+            if i:
+                await asyncio.sleep(0)  # other work goes on: a plan takes as long as a check
+            counts = self._known_counts.message_counts(rows)
+            try:
+                planned = self._planner.plan(lesson.feedback, entry, counts, may_insist=not lesson.has_insisted)
+            except CountsFull as error:
+                if lesson.needs_entry:
+                    self._fail(lesson, error)
+                else:  # an earlier attempt may have made the lesson
+                    self._plan_again(lesson, None)
+                continue
+            if isinstance(planned, Lesson):
+                unchanged.append((lesson, planned))
+                continue
+            if not steps[planned.labels].has_room(planned):
+                await self._begin_to_commit(steps)
+                steps.clear()
+            self._known_counts.apply_lesson(rows, planned.counts_after)
+            steps[planned.labels].add(planned)
+        await self._begin_to_commit(steps)
+        await self._answer_unchanged(unchanged)
+
+    async def _read(
+        self, group: Sequence[WaitingLesson]
+    ) -> Sequence[tuple[WaitingLesson, LedgerEntry | None, MessageRows]]:
+        """Read what is needed to plan the lessons: their ledger entries, and the rows of their counts.
+
+        A lesson whose ledger entry cannot be read is answered, and left out. Raises ``StoreUnavailable``.
+        """
+        await self._note_labels(group)
+        left = [one for one in group if one.key in self._begun]
+        unknown = [one for one in left if one.needs_entry and one.conflict is None]
+        found = await self._model.entries([lesson.key for lesson in unknown]) if unknown else ()
+        by_key = {lesson.key: entry for lesson, entry in zip(unknown, found, strict=True)}
+        entries: list[tuple[WaitingLesson, LedgerEntry | None]] = []
+        for lesson in left:
+            entry = lesson.conflict.entry if lesson.conflict else by_key.get(lesson.key)
+            if isinstance(entry, StoreIncompatible):
+                self._fail(lesson, entry)
+            else:
+                entries.append((lesson, entry))
+        if not entries:
+            return ()
+        if changes := [entry.change for _, entry in entries if entry]:  # a repeat after a lost reply has one, too
+            await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
+        rows = await self._read_rows([count_names(one.feedback.message.tokens, entry) for one, entry in entries])
+        return [(*lesson, of_one) for lesson, of_one in zip(entries, rows, strict=True)]
+
+    async def _read_rows(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows]:
+        if not self._steps:
+            self._known_counts = self._make_known_counts()
+        elif not self._scorer.has_budgets and (rows := await self._known_counts.read_ahead(names)) is not None:
+            return rows
+        await self._wait_for_steps(left=0)
+        return await self._known_counts.read(names)
+
+    async def _note_labels(self, group: Sequence[WaitingLesson]) -> None:
+        """Take back what was autolearned of the messages: a person's label replaces it.
+
+        The commit says whether there is something of a message that seems to be new. The layer is everybody's:
+        what is taught to an own model takes nothing back there. It keeps the message from becoming kept mail,
+        which is mail that nobody has labelled.
+        """
+        layer = self._autolearn_layer
+        if layer and self._is_own_model:
+            for lesson in group:
+                if lesson.feedback.class_name is not None:  # before the lesson: a repeat may change nothing
+                    await layer.note_user_label(lesson.key)
+        elif layer and (disputed := [lesson.key for lesson in group if lesson.needs_entry]):
+            for key, label in (await layer.withdraw_many(disputed)).items():
+                if isinstance(label, StoreIncompatible):
+                    self._fail(self._begun[key], label)
+                else:
+                    self._begun[key].autolearned = label
+
+    async def _begin_to_commit(self, steps: _Steps) -> None:
+        self._known_counts.end_step()
+        for batch in steps.values():
+            await self._wait_for_steps(left=_STEPS_AT_ONCE - 1)
+            step = asyncio.create_task(self._commit(batch))
+            self._steps.add(step)
+            step.add_done_callback(self._steps.discard)
+
+    async def _wait_for_steps(self, left: int) -> None:
+        """Return when at most so many steps are on their way."""
+        while len(self._steps) > left:
+            await asyncio.wait(self._steps, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _commit(self, batch: LessonBatch) -> None:
+        """Commit the lessons of a step, and answer them once the counts show it."""
+        planned = [lesson for lesson in batch.lessons if isinstance(lesson, PlannedLesson)]
+        lessons = [self._begun[one.message_key] for one in planned]
+        layer = None if self._is_own_model or not self._autolearn_layer else self._autolearn_layer.model
+        try:
+            answers = await self._model.commit_lessons(batch, layer)
+            changes = [acknowledged_change(one, answer) for one, answer in zip(planned, answers, strict=True)]
+            if last := max(filter(None, changes), key=ChangePosition.of, default=b""):
+                await self._counts.wait_until_applied(last)
+            prequential_scores = await self._scorer.prequential_scores()
+        except Exception as error:  # noqa: BLE001 - it is the answer to those who wait
+            for lesson in lessons:
+                self._fail(lesson, error)
+            return
+        for lesson, one, answer, change in zip(lessons, planned, answers, changes, strict=True):
+            if change:
+                after = self._scorer.decide_again(one.after, prequential_scores)
+                self._answer(lesson, self._planner.result(one, after, lesson.feedback.source))
+            elif isinstance(answer, LedgerConflict):
+                lesson.has_insisted |= one.outcome is LessonOutcome.INSISTED
+                self._plan_again(lesson, answer)
+            elif isinstance(answer, Exception):
+                self._fail(lesson, answer)
+
+    async def _answer_unchanged(self, lessons: Sequence[tuple[WaitingLesson, Lesson]]) -> None:
+        """Answer lessons that change nothing: perhaps because an earlier attempt made them."""
+        try:
+            if lessons:
+                await self._model.confirm()
+        except StoreUnavailable as error:
+            for lesson, _ in lessons:
+                self._fail(lesson, error)
+        else:
+            for lesson, result in lessons:
+                self._answer(lesson, result)
+
+    def _plan_again(self, lesson: WaitingLesson, conflict: LedgerConflict | None) -> None:
+        lesson.conflicts, lesson.conflict = lesson.conflicts + 1, conflict
+        if lesson.conflicts < _MAX_CONFLICTS:
+            del self._begun[lesson.key]
+            self._waiting.appendleft(lesson)
+        else:
+            error = StoreUnavailable(f"message {lesson.key} is being changed by others all the time")
+            self._fail(lesson, error)
+
+    def _answer(self, lesson: WaitingLesson, result: Lesson) -> None:
+        self._begun.pop(lesson.key, None)
+        if not lesson.done.done():  # else nobody waits any more
+            label = lesson.autolearned
+            lesson.done.set_result(result.with_withdrawn_label(label) if label else result)
+
+    def _fail(self, lesson: WaitingLesson, error: Exception) -> None:
+        self._begun.pop(lesson.key, None)
+        if not lesson.done.done():
+            lesson.done.set_exception(error)
