@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
     from nbstream.filter import Check, CountSource, Filter, Lesson, LessonStore
     from nbstream.mail.message import Message
-    from nbstream.policy.message_reader import MessageReader
+    from nbstream.policy.header import MessageReader
 
 Label: TypeAlias = Literal["ham", "spam"]
 """The two classes."""

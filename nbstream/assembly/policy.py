@@ -9,8 +9,7 @@ from nbstream.filter import FilterPolicy
 from nbstream.mail import mime
 from nbstream.own_models.settings import make_names
 from nbstream.policy.address_patterns import SenderPattern
-from nbstream.policy.header import HeaderPolicy
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import HeaderPolicy, MessageReader
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.sender_lists import EvidenceReader, ListEntry, ListKind, OwnerList, SenderLists
 from nbstream.policy.settings import FalsePositiveRate

@@ -32,7 +32,7 @@ from nbstream.store.model.ledger import pack_tokens
 
 if TYPE_CHECKING:
     from nbstream.cli.message_files import FolderPosition, NamedMessage
-    from nbstream.policy.message_reader import MessageReader
+    from nbstream.policy.header import MessageReader
     from nbstream.tokens.tokenizer import Tokenizer
 
 

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.quarantine import QuarantinedMessage
     from nbstream.filter import Check, Lesson
     from nbstream.mail.message import Message
-    from nbstream.policy.header import HeaderPolicy
-    from nbstream.policy.message_reader import MessageReader
+    from nbstream.policy.header import HeaderPolicy, MessageReader
 
 
 IN_DOUBT_TEXT = "may have been delivered: a release ended before the next hop's answer"

@@ -81,7 +81,7 @@ typedef struct {
     double occurrences, per_probability; /* of the common model as the prior of own models */
 } nbn_score_request;
 /* The counts of the tokens in an own model, and which count of ham and of spam is one occurrence. The upper model comes
- * first. See nbstream/bayes/blend.py. */
+ * first. See nbstream/bayes/classifier.py. */
 typedef struct {
     const int64_t *rows;
     uint64_t count;

@@ -40,7 +40,7 @@ class ScoreOptions:
 
     ``limits`` are how many tokens of each group vote for a class, at most. ``prior`` is the prior log-odds of spam
     in nats, ``alpha`` that of Lidstone. ``occurrences`` and ``per_probability`` are those of
-    ``bayes.blend.PriorStrength``.
+    ``bayes.classifier.PriorStrength``.
     """
 
     messages: tuple[int, ...]
@@ -52,7 +52,7 @@ class ScoreOptions:
 
 
 class NativeOwnCounts(Protocol):
-    """The counts of a message's tokens in an own model: ``bayes.blend.OwnCounts``, which is above this module."""
+    """The counts of a message's tokens in an own model: ``OwnCounts`` of ``bayes.classifier``, which is above."""
 
     @property
     def rows(self) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ from nbstream.store.model.memory_model import MemoryModel
 if TYPE_CHECKING:
     from nbstream.evaluation.streams import LabelledContent
     from nbstream.mail.message import Message
-    from nbstream.policy.message_reader import MessageReader
+    from nbstream.policy.header import MessageReader
 
 _SOURCE = "evaluate"
 STEPS = (0, 1, 5, 20, 100)

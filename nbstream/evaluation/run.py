@@ -37,7 +37,7 @@ from nbstream.tokens.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from nbstream.evaluation.streams import LabelledContent
     from nbstream.filter import Autolearner, Check, Filter, KeptMailLearner, Lesson
-    from nbstream.policy.message_reader import MessageReader
+    from nbstream.policy.header import MessageReader
     from nbstream.policy.verdict import Verdict
     from nbstream.tokens.tokenizer import Tokens
 

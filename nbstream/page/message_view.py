@@ -27,7 +27,7 @@ from nbstream.page.requests import Page, PageRefused, PageRoute, Redirect, View
 from nbstream.page.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, ticks_between
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.verdict import contradicts_label, format_threshold
-from nbstream.server.request_errors import REQUEST_ERRORS
+from nbstream.server.message_service import REQUEST_ERRORS
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import are_private
 from nbstream.tokens.tokenizer import Tokens

@@ -29,7 +29,7 @@ from nbstream.page.lesson_sentences import describe_lesson
 from nbstream.page.requests import Page, PageRefused, PageRoute, View
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.lesson_source import Insistence
-from nbstream.server.request_errors import is_request_error
+from nbstream.server.message_service import is_request_error
 from nbstream.store.recent.message_rows import OutcomeKind, address_matches
 
 if TYPE_CHECKING:

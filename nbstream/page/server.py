@@ -38,7 +38,7 @@ from nbstream.page.responses import (
     redirect,
     set_cookie,
 )
-from nbstream.server.request_errors import is_request_error
+from nbstream.server.message_service import is_request_error
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.wire.api_json import HttpProblem
 from nbstream.wire.visible_text import visible_text

@@ -14,6 +14,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from nbstream import errors
 from nbstream.errors import StoreRefuses
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
@@ -25,7 +26,6 @@ from nbstream.policy.verdict import Verdict
 from nbstream.server.connections import Connections
 from nbstream.server.decisions import score_by_models
 from nbstream.server.metrics import log_lesson
-from nbstream.server.request_errors import REQUEST_ERRORS, is_request_error
 from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:
@@ -37,6 +37,43 @@ if TYPE_CHECKING:
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.peers import Peer, Teachers
     from nbstream.server.runtime import Runtime
+
+
+# Which errors may end a request to check or learn a message, and which are a fault in nbstream.
+#
+# Rules: HTTP, spamd and stream have answers of their own to the errors that a request may end with. The listener
+# that meets any other error logs it with its traceback. Its answer says only whether to try again, by
+# ``temporary``.
+
+REQUEST_ERRORS: tuple[type[errors.NbstreamError], ...] = (
+    errors.CheckFailed,
+    errors.CountsFull,
+    errors.StoreIncompatible,
+    errors.StoreUnavailable,
+)
+"""A request may end with these and with the classes derived from them."""
+
+UNEXPECTED_ERRORS: tuple[type[errors.NbstreamError], ...] = (
+    errors.CannotStart,
+    errors.ConfigError,
+    errors.FeedbackRefused,
+    errors.InputError,
+    errors.MessageLoops,
+    errors.NotReleased,
+    errors.NotRunning,
+    errors.OutputFailed,
+    errors.ReaderProcessFailed,
+    errors.RelayRefused,
+    errors.RelayUnavailable,
+    errors.WorkerFailed,
+)
+"""No request ends with these: they belong to SMTP, to the start of the daemon, or to commands."""
+
+
+def is_request_error(error: Exception) -> bool:
+    """Return whether a request may end with ``error``; otherwise it is a fault in nbstream."""
+    return isinstance(error, REQUEST_ERRORS)
+
 
 _log = logging.getLogger(__name__)
 

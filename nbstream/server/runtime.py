@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, Filter
     from nbstream.mail.message import Message
     from nbstream.own_models.filters import OwnFilters
-    from nbstream.policy.header import HeaderPolicy
-    from nbstream.policy.message_reader import MessageReader
+    from nbstream.policy.header import HeaderPolicy, MessageReader
     from nbstream.policy.recipient_rules import RecipientRules
     from nbstream.policy.sender_lists import MessageSender
 

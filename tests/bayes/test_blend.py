@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nbstream.bayes.blend import OwnCounts, PriorStrength, blend_log_ratios
-from nbstream.bayes.classifier import Classifier
+from nbstream.bayes.classifier import Classifier, OwnCounts, PriorStrength, blend_log_ratios
 from nbstream.bayes.clues import Score, TokenClues
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import ALPHA, TokenCounts, token_log_ratios

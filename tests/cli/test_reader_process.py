@@ -20,7 +20,7 @@ from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE
 from nbstream.errors import InputError
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.mail.message import Message
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import MessageReader
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import unpack_tokens
 from nbstream.store.model.model import Model

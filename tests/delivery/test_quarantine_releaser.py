@@ -13,8 +13,7 @@ from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.errors import RelayRefused, ReleaseInDoubt, StoreUnavailable
 from nbstream.filter import Check, Lesson, LessonOutcome
 from nbstream.mail.message import Message
-from nbstream.policy.header import HeaderPolicy
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import HeaderPolicy, MessageReader
 from nbstream.policy.settings import HeadersSettings
 from nbstream.policy.verdict import ModelState, Verdict
 from tests.delivery.conftest import Play, Relay

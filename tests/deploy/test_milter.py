@@ -15,8 +15,7 @@ from smtplib import SMTPDataError
 import pytest
 
 from nbstream.mail.message import Message
-from nbstream.policy.header import HeaderPolicy
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import HeaderPolicy, MessageReader
 from tests.corpora import torture_messages, trec_stream
 from tests.deploy.postfix import DEPLOY, FRIEND, MILTER, STRANGER, Postfix, logins, open_folder
 from tests.integration.daemon import DaemonProcess, command, free_port, wait_until

@@ -19,7 +19,7 @@ from nbstream.engine.choice import ENVIRONMENT, LIBRARY_FILE, PYTHON, Engine, ch
 from nbstream.filter import Filter, FilterObserver
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import MessageReader
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens.native_tokenizer import make_tokenizer
 from nbstream.tokens.tokenizer import TokenizerOptions

@@ -18,7 +18,7 @@ from nbstream.mail.charsets import decode_text
 from nbstream.mail.encoded_words import decode_base64, decode_encoded_words
 from nbstream.mail.message import Message, decode_unread_end
 from nbstream.mail.mime import MessageLimits, parse_parameters
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import MessageReader
 from tests.engine.native_mail import NativeMail, build_native_mail, message_difference, running_native_mail
 from tests.expensive_messages import KNOWN
 from tests.fuzz.target import load_target

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nbstream.mail import charsets, message, mime
-from nbstream.policy import message_reader
+from nbstream.policy import header
 from nbstream.tokens import tokenizer
 from nbstream.tokens.tokenizer import Tokenizer, Tokens
 
@@ -81,7 +81,7 @@ _DECODERS = (
     (message, "decode_long_text"),
     (tokenizer, "decode_text"),
 )
-_REWRITERS = ((message, "normalize_line_ends"), (message_reader, "normalize_line_ends"))
+_REWRITERS = ((message, "normalize_line_ends"), (header, "normalize_line_ends"))
 
 
 @contextmanager

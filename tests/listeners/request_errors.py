@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.server.request_errors import UNEXPECTED_ERRORS
+from nbstream.server.message_service import UNEXPECTED_ERRORS
 from tests.error_tables import error_classes
 
 UNEXPECTED_CLASSES = [kind for parent in UNEXPECTED_ERRORS for kind in error_classes(parent)]

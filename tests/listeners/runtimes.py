@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbstream.filter import Filter
-from nbstream.policy.header import HeaderPolicy
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import HeaderPolicy, MessageReader
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy

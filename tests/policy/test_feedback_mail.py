@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import FeedbackRefused
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import MessageReader
 from nbstream.server.feedback_mailbox import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
 from nbstream.server.smtp_replies import error_reply
 from tests.mutation import mutations

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.header import FilterMarks
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import FilterMarks, MessageReader
 
 CLEAN = b"Subject: lunch\r\n\r\nAre you coming?\r\n"
 

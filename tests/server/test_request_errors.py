@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nbstream.errors import ConfigError, StoreForbids
-from nbstream.server.request_errors import REQUEST_ERRORS, UNEXPECTED_ERRORS, is_request_error
+from nbstream.server.message_service import REQUEST_ERRORS, UNEXPECTED_ERRORS, is_request_error
 from tests.error_tables import classes_without_row
 
 

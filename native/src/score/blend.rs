@@ -1,4 +1,4 @@
-//! The log-ratios of tokens by a common model and own models below it. See `nbstream/bayes/blend.py`.
+//! The log-ratios of tokens by a common model and own models below it. See `nbstream/bayes/classifier.py`.
 
 use super::multinomial::{class_masses, occurrences, Totals, HAM, SPAM, WEIGHT_ONE};
 use crate::table::Counts;

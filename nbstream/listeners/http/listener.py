@@ -33,8 +33,8 @@ from nbstream.listeners.http.route_table import RouteTable
 from nbstream.logs import event_fields
 from nbstream.server.connections import Connections
 from nbstream.server.limits import ListenerLimits
+from nbstream.server.message_service import is_request_error
 from nbstream.server.peers import Peer
-from nbstream.server.request_errors import is_request_error
 from nbstream.wire import api_json
 from nbstream.wire.api_json import HttpProblem
 

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from nbstream import errors
 from nbstream.errors import NbstreamError, table_row
-from nbstream.server.request_errors import is_request_error
+from nbstream.server.message_service import is_request_error
 from nbstream.wire import api_json
 from nbstream.wire.api_json import HttpProblem, encode_json
 

@@ -33,7 +33,7 @@ from nbstream.mail.lines import is_blank
 from nbstream.policy.header import clues_field_value, comparable_scores
 from nbstream.policy.lesson_source import actor_of_user, user_of_actor
 from nbstream.policy.verdict import Verdict
-from nbstream.server.request_errors import is_request_error
+from nbstream.server.message_service import is_request_error
 from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:

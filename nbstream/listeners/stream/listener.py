@@ -25,7 +25,7 @@ from nbstream.listeners.stream import codec as wire
 from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.server.limits import BytesInFlight
-from nbstream.server.request_errors import is_request_error
+from nbstream.server.message_service import is_request_error
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.stream_queue import ClaimOutcome

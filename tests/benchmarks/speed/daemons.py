@@ -27,7 +27,7 @@ from tests.benchmarks.speed.processes import Served, free_port, served
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.engine.choice import Engine
-    from nbstream.policy.message_reader import MessageReader
+    from nbstream.policy.header import MessageReader
     from nbstream.store.recent.checked_messages import RecentMessages
     from tests.benchmarks.speed.bench import Bench, Labelled
 

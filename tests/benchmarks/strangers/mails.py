@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from nbstream.mail.message import Message
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import MessageReader
 from nbstream.tokens import html
 from nbstream.tokens.tokenizer import text_kind
 from nbstream.tokens.words import distinct_words_utf8

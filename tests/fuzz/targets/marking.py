@@ -5,8 +5,7 @@ from __future__ import annotations
 from nbstream.mail import header_fields
 from nbstream.mail.header_edits import HeaderEdits, rewrite_header, split_header_and_body
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.header import FilterMarks
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import FilterMarks, MessageReader
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.fuzz.target import FuzzTarget
 

@@ -7,8 +7,7 @@ import re
 from nbstream.bayes.counts import is_sum
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.policy.header import escape_token
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import MessageReader, escape_token
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.token_list import MAX_TOKEN_BYTES

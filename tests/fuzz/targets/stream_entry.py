@@ -16,7 +16,7 @@ from nbstream.listeners.stream.codec import (
 from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import MessageReader
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.fuzz.target import FuzzTarget
 

@@ -6,7 +6,7 @@ import pytest
 
 from nbstream.errors import CountsFull, NbstreamError, StoreForbids, StoreIncompatible, StoreUnavailable
 from nbstream.listeners.http.responses import ERROR_PROBLEMS, error_problem
-from nbstream.server.request_errors import REQUEST_ERRORS
+from nbstream.server.message_service import REQUEST_ERRORS
 from nbstream.wire.api_json import HttpProblem
 
 

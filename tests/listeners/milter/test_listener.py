@@ -18,8 +18,7 @@ from nbstream.listeners.milter.message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.header import HeaderPolicy, parse_own_id
-from nbstream.policy.message_reader import MessageReader
+from nbstream.policy.header import HeaderPolicy, MessageReader, parse_own_id
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.settings import OWN_FIELD, ActionsSettings, HeadersSettings
 from nbstream.policy.thresholds import ThresholdPolicy

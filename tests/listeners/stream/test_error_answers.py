@@ -6,7 +6,7 @@ import pytest
 
 from nbstream.errors import CheckFailed, CountsFull, NbstreamError
 from nbstream.listeners.stream.listener import ERROR_TEXTS, error_text
-from nbstream.server.request_errors import REQUEST_ERRORS
+from nbstream.server.message_service import REQUEST_ERRORS
 
 
 def test_every_error_that_an_entry_may_end_with_has_its_answer() -> None:
