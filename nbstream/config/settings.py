@@ -50,14 +50,11 @@ class ListenersSettings(Section):
     """The listeners. None stands for one that is closed."""
 
     smtp: SmtpListenerSettings | None = SmtpListenerSettings()
-    """Mail comes in here. The mail server passes each message on to this listener and gets the answer of the next
-    hop back.
-    """
+    """The mail server passes each message on to this listener, and gets the answer of the next hop back."""
 
     http: HttpListenerSettings | None = HttpListenerSettings()
-    """Checks and lessons over HTTP, by the API of nbstream (``/v1/``) and by the API of rspamd (``/checkv2``,
-    ``/learnspam`` and others); metrics for Prometheus (``/metrics``) and health for a supervisor (``/healthz``,
-    ``/readyz``); and a page for administrators (``/ui/``), which asks everybody to log in.
+    """Our own API (``/v1/``), rspamd's (``/checkv2``, ``/learnspam`` and others), metrics (``/metrics``),
+    health (``/healthz``, ``/readyz``), and the web interface (``/ui/``, ``/my/``).
     """
 
     metrics: MetricsListenerSettings | None = None
@@ -67,7 +64,7 @@ class ListenersSettings(Section):
     """The protocol of SpamAssassin's server, for spamc, Exim's ``spam =`` and others."""
 
     lmtp: LmtpListenerSettings | None = None
-    """Mail comes in here by LMTP, in place of SMTP: each recipient of a message gets an answer of its own."""
+    """Mail by LMTP, in place of SMTP: each recipient of a message gets an answer of its own."""
 
     milter: MilterListenerSettings | None = None
     """The milter protocol, for Postfix (``smtpd_milters``, ``non_smtpd_milters``), Sendmail and others."""
@@ -78,8 +75,7 @@ class ListenersSettings(Section):
     """
 
     dovecot: DovecotListenerSettings | None = None
-    """Dovecot's Sieve scripts hand over what people move to Junk, and out of it. Nobody waits until it is learned.
-    """
+    """Dovecot's Sieve scripts hand over what people move to Junk, and out of it."""
 
     @property
     def warnings(self) -> list[str]:
@@ -130,9 +126,7 @@ class Settings(Section):
     """The listeners. ``null`` closes one."""
 
     relay: RelaySettings = RelaySettings()
-    """Where a checked message goes. A message is accepted only after the next hop has accepted it, and the reply
-    of the next hop is the reply to the client.
-    """
+    """Where a checked message goes. The reply of the next hop is the reply to the client."""
 
     on_filter_failure: Literal["pass", "defer"] = "pass"
     """What happens to a message whose check fails. ``pass`` delivers it without a verdict, ``defer`` answers
@@ -143,17 +137,13 @@ class Settings(Section):
     """One named set of counts, and the arithmetic on them."""
 
     models: Annotated[tuple[OwnModelRuleSettings, ...], Strict(False), Field(max_length=MAX_RULES)] = ()
-    """Who has an own model above the common one, which is that of ``model``: a list of rules. The first rule whose
-    pattern matches the whole address of the recipient holds; without one, the common model decides alone.
-    """
+    """Own models above the common one: the first rule whose pattern matches the recipient holds."""
 
     own_models: OwnModelsSettings = OwnModelsSettings()
     """What holds for all own models."""
 
     memory: MemorySettings = MemorySettings()
-    """What is remembered of checked messages, which can then be taught by the id in their verdict header alone
-    (inline forwards, abuse reports with the header only, ``nbstream learn spam --id ID``).
-    """
+    """What is remembered of checked messages, which can then be taught by their id alone."""
 
     trusted_authserv_ids: AuthservIds = ()
     """The servers whose results of SPF, DKIM and DMARC become tokens, by their names in Authentication-Results.
@@ -167,59 +157,48 @@ class Settings(Section):
     """
 
     verdict: VerdictSettings = VerdictSettings()
-    """The probabilities of spam from which a message gets each verdict; below ``unsure`` it is ham. 0 < unsure <=
-    spam < 1, and spam <= reject <= 1. The threshold for spam is ``spam``, or that of
-    ``max_false_positive_rate`` while it is guaranteed.
+    """The probabilities of spam from which a message gets each verdict: 0 < unsure <= spam < 1, and spam <=
+    reject <= 1.
     """
 
     autolearn: AutolearnSettings | None = AutolearnSettings()
-    """Learning without people: a message that a check is this sure of is learned too, with half the weight, in a
-    layer of its own. A person's label takes that back, and ``nbstream forget-auto`` drops the whole layer.
+    """Learning without people: a message that a check is this sure of is learned too, with half the weight.
+    ``nbstream forget-auto`` drops all of it.
     """
 
     headers: HeadersSettings = HeadersSettings()
-    """What the header of a delivered message says, what is removed from it, and how the Subject of spam begins."""
+    """The header of a delivered message."""
 
     feedback: FeedbackSettings = FeedbackSettings()
-    """Corrections by mail: a message that is forwarded to one of these addresses is learned. The addresses must
-    reach the SMTP listener.
-    """
+    """Corrections by mail: a message that is forwarded to one of these addresses is learned."""
 
     actions: ActionsSettings = ActionsSettings()
-    """What happens to a message by its verdict. ``pass`` delivers it with the verdict in its header.
-    ``quarantine`` keeps it for ``nbstream quarantine``. ``redirect:ADDRESS`` sends it to that address instead,
-    through the next hop. ``reject`` refuses it for good (550). ``defer`` puts it off (451), and its sender tries
-    again. Nothing is ever dropped silently.
+    """What happens to a message by its verdict. ``quarantine`` keeps it for ``nbstream quarantine``,
+    ``redirect:ADDRESS`` sends it there instead, ``reject`` refuses it for good (550), ``defer`` puts it off
+    (451).
     """
 
     recipients: Annotated[tuple[RecipientRuleSettings, ...], Strict(False)] = ()
-    """Other thresholds and actions for some recipients: a list of rules. The first rule whose pattern matches the
-    whole address holds. A file has at most 200 rules and at most 20 different budgets.
+    """Other thresholds and actions for some recipients: the first rule whose pattern matches the whole address
+    holds.
     """
 
     lists: ListsSettings = ListsSettings()
-    """The senders that always or never pass. ``nbstream list`` and the page change further lists while the daemon
-    runs: one of the site, and one of each user.
-    """
+    """The senders that always or never pass. ``nbstream list`` and the page change further lists."""
 
     correspondents: CorrespondentsSettings | None = None
-    """Whom we know: an answer to a message of ours, and a sender that a user of ours wrote to, are tokens, whose
-    weight is learned. It is known from mail of users who have logged in, at the milter and the API of rspamd, and
-    from Sent folders. ``{}`` turns it on; with ``null`` nothing of it is recorded or used.
+    """Answers to a message of ours, and senders that a user of ours wrote to, become tokens whose weight is
+    learned.
     """
 
     quarantine: QuarantineSettings = QuarantineSettings()
     """Where messages with the action ``quarantine`` wait."""
 
     digest: DigestSettings | None = None
-    """The digest: a mail to each user about what was held back for him, with links by which he gets it. It tells
-    of the quarantine of this daemon.
-    """
+    """A mail to each user about what was quarantined for them, with links that release it."""
 
     user_page: UserPageSettings | None = None
-    """The page of users (``/my/``), where each sees his own mail alone. The HTTP listener serves it. With ``null``
-    there is none.
-    """
+    """The self-service page (``/my/``), where users see their own mail alone."""
 
     log: LogSettings = LogSettings()
     """The log of the daemon, which has one line for each message."""

@@ -450,7 +450,7 @@ VerdictName: TypeAlias = Literal["ham", "unsure", "spam", "reject"]
 
 
 def read_field_value(value: object) -> str:
-    """Read one line of text with the placeholders of a field's value: ``{verdict}`` and others."""
+    """Read one line of text with placeholders."""
     if not isinstance(value, str):
         raise ValueError("must be text (true, YES and numbers need quotes)")  # noqa: TRY004 - a problem of the file
     try:
@@ -546,9 +546,7 @@ class HeadersSettings(Section):
     fields: Annotated[tuple[HeaderFieldSettings, ...], Strict(False), Field(max_length=_MAX_FIELDS)] = (
         _DEFAULT_FIELDS
     )
-    """The fields beside ``own_field``: a list that replaces SpamAssassin's three. ``[]`` writes none of them, and
-    leaves those of another filter alone.
-    """
+    """The fields beside ``own_field``. ``[]`` writes none, and leaves those of another filter alone."""
 
     remove: FieldNames = ()
     """Fields of other filters that are removed from each message with a verdict."""

@@ -120,7 +120,7 @@ def read_unix_address(value: object) -> UnixAddress:
 
 
 def read_host_name(value: object) -> str:
-    """Read a host name such as ``mx.example.org``, fully qualified or short."""
+    """Read a host name such as ``mx.example.org``."""
     if not isinstance(value, str) or _HOST.fullmatch(value) is None:
         raise ValueError("must be a host name such as mx.example.org")
     return value
@@ -147,7 +147,7 @@ def require_port_for_lmtp(address: TcpAddress) -> None:
 
 
 def read_secret_file(value: object) -> SecretFile:
-    """Read the path of a file that contains one secret. The line end after the secret is no part of it."""
+    """Read a file with one secret. The line end after the secret is no part of it."""
     if isinstance(value, SecretFile):
         return value
     path = read_path(value)
@@ -158,7 +158,7 @@ def read_secret_file(value: object) -> SecretFile:
 
 
 def read_ca_file(value: object) -> Path:
-    """Read the path of a file with certificates (PEM)."""
+    """Read a file with certificates (PEM)."""
     import ssl  # noqa: PLC0415 - commands start without it, and few files name a certificate
 
     path = read_path(value)

@@ -116,7 +116,7 @@ def read_node_address(value: object) -> TcpAddress:
 
 
 def read_redis_name(value: object) -> str:
-    """Read a name without spaces, of up to 200 characters."""
+    """Read a name without spaces."""
     if not isinstance(value, str) or _NAME.fullmatch(value) is None:
         raise ValueError("must be a name without spaces")
     return value

@@ -141,12 +141,8 @@ _INTRODUCTION = """
 # Commands
 
 `nbstream COMMAND --help` and the manual page nbstream(1) have examples too. Run the commands as the daemon's user:
-they find a running daemon's private Redis, or start it for as long as they need it. `-c FILE`, before or after the
-command, names the [configuration](settings.md); without it the first of `./nbstream.yaml`,
-`~/.config/nbstream/nbstream.yaml` and `/etc/nbstream/nbstream.yaml` is read. `--json` prints JSON.
-
-The wheel installs completion for bash, zsh and fish too. The shells look below `/usr` by themselves; for another
-prefix write `source PREFIX/share/bash-completion/completions/nbstream` into `~/.bashrc`.
+they find a running daemon's private Redis, or start it for as long as they need it. Each takes `-c FILE`, the
+[configuration](settings.md). Completion for bash, zsh and fish is below `share` of the installation's prefix.
 """
 
 _SHARED = """
@@ -174,7 +170,7 @@ def _arguments_text(arguments: Iterable[Argument]) -> str:
 def _section(command: Command, shared: Collection[Argument]) -> str:
     text = f"\n## nbstream {command.name}\n\n{sentence(command.purpose)}"
     text += f" {command.details}" * bool(command.details)
-    text += f"\n\n```text\n{command.usage}\n```\n"
+    text += f"\n\n```text\n{command.usage.replace(' [-c FILE]', '')}\n```\n"
     own = [argument for argument in command.arguments if argument not in shared]
     if own:
         text += "\n" + _arguments_text(own)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from nbstream.listeners.http import openapi
 from tools.reference.markup import NOTICE, Undocumented, definitions, table
 
 JsonObject = dict[str, Any]
+Member = tuple[str, str, str]
 
 
 def page() -> str:
@@ -24,10 +26,17 @@ def text_of(document: JsonObject) -> str:
         for method, operation in of_path.items()
     }
     paths = [_operation(name, operation) for name, operation in operations.items()]
-    schemas = [_schema(name, schema) for name, schema in document["components"]["schemas"].items()]
+    schemas = {name: _members(schema) for name, schema in document["components"]["schemas"].items()}
+    uses = Counter(member for members in schemas.values() for member in members)
+    meanings = Counter(name for name, _, _ in uses)
+    shared = [member for member, count in uses.items() if count > 1 == meanings[member[0]]]
+    described = document["components"]["schemas"]
     description = f"\n{document['info']['description']}\n"
     text = NOTICE + _INTRODUCTION + description + _ACCESS + "".join(paths) + _errors(operations.values())
-    return text + "\n## Schemas\n" + "".join(schemas)
+    text += f"\n## Members of several schemas\n\n{definitions(shared)}\n## Schemas\n"
+    return text + "".join(
+        _schema(name, described[name].get("description", ""), members, shared) for name, members in schemas.items()
+    )
 
 
 _INTRODUCTION = """
@@ -92,13 +101,20 @@ def _location(parameter: JsonObject) -> str:
     return words[parameter["in"]] + ("" if parameter["required"] else ", may be left out")
 
 
-def _schema(name: str, schema: JsonObject) -> str:
-    members = [
+def _members(schema: JsonObject) -> list[Member]:
+    """Return the name, the type and the meaning of each member."""
+    return [
         (member, _type(detail), detail.get("description", "")) for member, detail in schema["properties"].items()
     ]
-    if not schema.get("description"):
+
+
+def _schema(name: str, description: str, members: list[Member], shared: Collection[Member]) -> str:
+    if not description:
         raise Undocumented(f"the schema {name} has no description")
-    return f"\n### {name}\n\n{schema['description']}\n\n" + definitions(members)
+    own = [member for member in members if member not in shared]
+    names = ", ".join(f"`{member[0]}`" for member in members if member in shared)
+    text = f"\n### {name}\n\n{description}\n" + f"\n{definitions(own)}" * bool(own)
+    return text + f"\nAnd {names}.\n" * bool(names)
 
 
 def _type(schema: JsonObject) -> str:
