@@ -1,10 +1,9 @@
 """The facts of a model in Redis, how each process follows them, and how it records new ones.
 
 Rules: the facts are a stream beside the counts, one entry for each message of ours that says something new. Each
-process has read it all at the start, and asks for what is new once a second; no message waits for Redis. The
-stream is trimmed by number and by age. An erasure adds an entry, which makes everybody read all again. Hashes of
-another key are left out and said once. What cannot be written is dropped and counted: it is evidence, and mail
-goes on.
+process has read it all at the start, and follows it; no message waits for Redis. The stream is trimmed by number
+and by age. An erasure adds an entry, which makes everybody read all again. Hashes of another key are left out and
+said once. What cannot be written is dropped and counted: it is evidence, and mail goes on.
 """
 
 from __future__ import annotations
@@ -17,17 +16,20 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nbstream.bayes.counts import NO_CHANGE, ChangePosition
 from nbstream.correspondents.facts import CorrespondentFacts, FactHasher, KnownTime, SentFacts
 from nbstream.correspondents.sent_mail import SentMail, read_sent
 from nbstream.errors import StoreUnavailable
 from nbstream.mail.addresses import canonical_address
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.mirror.follower import Followed, RescanNeeded
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.mail.message import Message
+    from nbstream.store.mirror.follower import StreamEntries
 
 _log = logging.getLogger(__name__)
 
@@ -55,21 +57,27 @@ class CorrespondentStore:
 
     def __init__(self, client: Redis, key: str, hasher: FactHasher, known: KnownTime) -> None:
         self._client = client
-        self._key = key
+        self.key = key
         self.hasher = hasher
         self.known = known
         self._warned = False
         self._written = 0
 
-    async def read(self, after: bytes = b"") -> AsyncIterator[FactEntry]:
-        """Yield the entries after that of this id, or all."""
-        start = b"(" + after if after else b"-"
+    async def end(self) -> ChangePosition:
+        """Return where the stream ends."""
+        with store_errors(), readable_replies():
+            entries: Any = await self._client.xrevrange(self.key, count=1)
+        return ChangePosition.of(entries[0][0]) if entries else NO_CHANGE
+
+    async def read(self) -> AsyncIterator[FactEntry]:
+        """Yield all entries."""
+        start = b"-"
         while True:
             stop_if_cancelled()
             with store_errors(), readable_replies():
-                entries: Any = await self._client.xrange(self._key, min=start, count=_READ_COUNT)
+                entries: Any = await self._client.xrange(self.key, min=start, count=_READ_COUNT)
             for entry_id, fields in entries:
-                yield FactEntry(entry_id, self._unpack(fields), fields == _ERASED)
+                yield self.unpack(entry_id, fields)
             if len(entries) < _READ_COUNT:
                 return
             start = b"(" + entries[-1][0]
@@ -94,14 +102,14 @@ class CorrespondentStore:
             async with self._client.pipeline(transaction=False) as pipe:
                 for facts in sent:
                     fields: Any = self._pack(facts)
-                    pipe.xadd(self._key, fields, approximate=True, **trims[self._written % 2])
+                    pipe.xadd(self.key, fields, approximate=True, **trims[self._written % 2])
                     self._written += 1
                 await pipe.execute()
 
     async def count(self) -> int:
         """Return of how many messages something is stored."""
         with store_errors(), readable_replies():
-            return int(await self._client.xlen(self._key))
+            return int(await self._client.xlen(self.key))
 
     async def forget(self, users: Sequence[str], *, erase: bool) -> int:
         """Remove what is known from the messages of users, by all their names; without ``erase`` count it."""
@@ -110,9 +118,9 @@ class CorrespondentStore:
         if found and erase:
             with store_errors(), readable_replies():
                 for start in range(0, len(found), _READ_COUNT):
-                    await self._client.xdel(self._key, *found[start : start + _READ_COUNT])
+                    await self._client.xdel(self.key, *found[start : start + _READ_COUNT])
                 erased: Any = _ERASED
-                await self._client.xadd(self._key, erased)
+                await self._client.xadd(self.key, erased)
         return len(found)
 
     def _pack(self, facts: SentFacts) -> Mapping[bytes, bytes]:
@@ -123,6 +131,10 @@ class CorrespondentStore:
             b"senders": _pack_hashes(facts.senders),
             b"answers": _pack_hashes(facts.answers),
         }
+
+    def unpack(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> FactEntry:
+        """Return what an entry of the stream says."""
+        return FactEntry(entry_id, self._unpack(fields), fields == _ERASED)
 
     def _unpack(self, fields: Mapping[bytes, bytes]) -> SentFacts | None:
         """Return the facts of an entry; None for hashes of another key, and for what another program wrote."""
@@ -148,22 +160,19 @@ def _unpack_hashes(packed: bytes) -> tuple[int, ...]:
     return struct.unpack(f">{len(packed) // 8}Q", packed)
 
 
-class Correspondents:
+class Correspondents(Followed):
     """What one process knows, and what it records; ``report`` counts messages by what became of their facts.
 
     That is ``recorded``, ``known`` (nothing in it is new) or ``dropped``.
     """
 
     def __init__(self, store: CorrespondentStore, report: Callable[[str, int], object]) -> None:
+        super().__init__(store.key)
         self._store = store
         self._report = report
         self._queue: asyncio.Queue[SentMail] = asyncio.Queue(MAX_QUEUED)
-        self._last = self._erasure = b""  # the last entry that was read, and the last erasure
-        self._is_whole = False
         self._expired_at = 0.0
         self._facts = self._new_facts()
-        self.loaded = asyncio.Event()
-        """Whether all that is stored has been read once."""
 
     def known_now(self) -> CorrespondentFacts:
         """Return what is known now; after a while it may be another object."""
@@ -178,36 +187,34 @@ class Correspondents:
             except asyncio.QueueFull:
                 self._report("dropped", 1)
 
-    async def update(self) -> None:
-        """Read what is new since the last time; all after a failure, since another server may answer then.
+    async def load(self) -> None:
+        """Read all that is stored; an entry that is erased meanwhile may have been read before."""
+        facts, last, start = self._new_facts(), NO_CHANGE, await self._store.end()
+        async for entry in self._store.read():
+            last = ChangePosition.of(entry.id)
+            if entry.is_erasure and last > start:
+                raise RescanNeeded("a user was erased meanwhile")
+            if entry.facts:
+                facts.add(entry.facts)
+        facts.expire(time.time())
+        self._facts, self.position, self._expired_at = facts, last, time.monotonic()
 
-        Raises ``StoreUnavailable``.
-        """
-        was_whole, self._is_whole = self._is_whole, False
-        if was_whole:
-            self._is_whole = await self._read_into(self._facts)
-        while not self._is_whole:
-            facts, self._last = self._new_facts(), b""
-            if await self._read_into(facts):
-                self._facts, self._is_whole = facts, True
-        self.loaded.set()
+    async def apply(self, entries: StreamEntries) -> None:
+        """Take over the next entries, or all again where a user was erased."""
+        new = [self._store.unpack(*entry) for entry in entries]
+        if any(entry.is_erasure for entry in new):
+            await self.load()
+            return
+        for entry in new:
+            if entry.facts:
+                self._facts.add(entry.facts)
+        self.position = ChangePosition.of(new[-1].id)
         if time.monotonic() > self._expired_at + _EXPIRE_SECONDS:
             self._facts.expire(time.time())
             self._expired_at = time.monotonic()
 
     def _new_facts(self) -> CorrespondentFacts:
         return CorrespondentFacts(self._store.hasher, self._store.known)
-
-    async def _read_into(self, facts: CorrespondentFacts) -> bool:
-        """Add what is new; return whether nothing was erased meanwhile, which may have been read before."""
-        erasure = self._erasure
-        async for entry in self._store.read(self._last):
-            self._last = entry.id
-            if entry.is_erasure:
-                self._erasure = entry.id
-            if entry.facts:
-                facts.add(entry.facts)
-        return self._erasure == erasure
 
     async def record(self) -> None:
         """Write what is queued, until cancelled; of failures in a row the first is logged."""

@@ -131,7 +131,8 @@ def make_parts(
     """Return the parts; nothing is contacted or started."""
     model = make_model(settings, clients.client)
     mirror, own_models = Mirror(model, engine.native_library), make_own_models(settings, clients, engine)
-    followed: list[Followed] = [mirror, *own_models.followed]
+    sender_lists = FollowedSenderLists(clients.client, model.keys)
+    followed: list[Followed] = [sender_lists, mirror, *own_models.followed]
     user_of = make_own_model_names(settings).user_of  # aliases that a reload brings are found after a restart
     recent_messages = make_recent_messages(
         settings,
@@ -150,6 +151,7 @@ def make_parts(
     store, correspondents = make_correspondent_store(settings, clients.client), None
     if store:
         correspondents = Correspondents(store, metrics.correspondents.count)
+        followed.append(correspondents)
         metrics.watch_correspondents(correspondents)
     spam_filter = make_filter(
         settings,
@@ -175,7 +177,7 @@ def make_parts(
             settings.quarantine_folder, settings.quarantine, user_of, metrics.delivery.quarantine_full
         ),
         autolearn=autolearn,
-        sender_lists=FollowedSenderLists(clients.client, model.keys),
+        sender_lists=sender_lists,
         background=BackgroundTasks(metrics.process.background_failed),
         own_models=own_models,
         correspondents=correspondents,
@@ -193,12 +195,10 @@ def start_background_work(
     model does for all of them.
     """
     background = parts.background
-    background.start("mirror", parts.follower.run)
+    background.start("follower", parts.follower.run)
     background.start("memory", parts.recent_messages.run)
-    background.every("sender lists", 1.0, parts.sender_lists.update)
     background.start("own models", parts.own_models.run)
     if parts.correspondents:
-        background.every("correspondents", 1.0, parts.correspondents.update)
         background.start("sent mail", parts.correspondents.record)
     if parts.clients.embedded is None:
         background.every("primary", 2.0, partial(look_for_primary, parts.clients.client))

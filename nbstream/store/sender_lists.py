@@ -1,9 +1,9 @@
 """The sender lists that people change while the daemon runs: one of the site, and one of each user.
 
 Rules: all lists of a model are in Redis, beside its counts. Who changed an entry last, and when, stands in it.
-Each process has a copy in memory, which it compares with Redis once a second: one number says whether something
-has changed, and then the lists of the changed owners are read. While Redis is away the last copy holds, and
-afterwards all lists are read again, since another server may answer. No message waits for Redis.
+Each process has a copy in memory, which follows a change stream: an entry says whose list has changed, and that
+list is read. While Redis is away the last copy holds, and afterwards all lists are read again. No message waits
+for Redis.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from nbstream.bayes.counts import NO_CHANGE
 from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES, SenderPattern
 from nbstream.policy.sender_lists import ListEntry, ListKind, OwnerList
 from nbstream.store.lua import lua_script
+from nbstream.store.mirror.follower import Followed, position_of
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
+    from nbstream.store.mirror.follower import StreamEntries
     from nbstream.store.model.keys import ModelKeys
 
 MAX_ALL_ENTRIES = 200_000
@@ -105,10 +108,10 @@ class StoredSenderLists:
         return int(await self._change("forget", owner))
 
     async def _change(self, action: str, owner: str, *arguments: str | int) -> bytes | int:
-        keys = [self._keys.sender_lists, self._keys.sender_list_owners, self._keys.sender_list(owner)]
-        least_version = int(time.time() * 1e6)
+        keys = self._keys
+        names = [keys.sender_lists, keys.sender_list_owners, keys.sender_list(owner), keys.sender_list_changes]
         with store_errors(), readable_replies():
-            reply: bytes | int = await self._script(keys=keys, args=[action, owner, least_version, *arguments])
+            reply: bytes | int = await self._script(keys=names, args=[action, owner, *arguments])
         return reply
 
 
@@ -125,55 +128,48 @@ def _printable(actor: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in actor[:MAX_ACTOR_LENGTH])
 
 
-class FollowedSenderLists:
+class FollowedSenderLists(Followed):
     """A copy of all lists of a model in the memory of this process."""
 
     def __init__(self, client: Redis, keys: ModelKeys) -> None:
+        super().__init__(keys.sender_list_changes)
         self._client = client
         self._keys = keys
         self._lists: dict[str, OwnerList] = {}
-        self._version: int | None = None
-        self.loaded = asyncio.Event()
-        """Whether all lists have been read once."""
 
     @property
     def by_owner(self) -> Mapping[str, OwnerList]:
         """The lists that have entries, by their owners; the content of this mapping changes."""
         return self._lists
 
-    async def update(self) -> None:
-        """Read what has changed since the last time; all after a failure, since another server may answer then.
+    async def load(self) -> None:
+        """Read all lists."""
+        with store_errors():
+            last: Any = await self._client.xrevrange(self.stream, count=1)
+            scan = self._client.zscan_iter(self._keys.sender_list_owners, count=1000)
+            owners = dict.fromkeys([owner async for owner, _ in scan])  # a scan may give one twice
+            lists = await self._read(list(owners))
+        self._lists.clear()
+        self._take_over(lists)
+        self.position = position_of(*last[0]) if last else NO_CHANGE
 
-        Raises ``StoreUnavailable``.
-        """
-        last, self._version = self._version, None
-        with store_errors(), readable_replies():
-            about = await self._client.hmget(self._keys.sender_lists, ["version", "reload"])
-            version, reload = (int(number or 0) for number in about)
-            if version != last:
-                await self._read_since(last if last is not None and reload <= last < version else None)
-            self._version = version
-        self.loaded.set()
+    async def apply(self, entries: StreamEntries) -> None:
+        """Read the lists that have changed, or all where an owner was forgotten or entries are gone."""
+        owners = dict.fromkeys(fields.get(b"owner", b"") for _, fields in entries)
+        known = [self.position.stream_id, *(entry_id for entry_id, _ in entries)]
+        if not all(owners) or any(
+            fields.get(b"predecessor") != former for (_, fields), former in zip(entries, known, strict=False)
+        ):
+            await self.load()
+            return
+        with store_errors():
+            self._take_over(await self._read(list(owners)))
+        self.position = position_of(*entries[-1])
 
-    async def _read_since(self, last: int | None) -> None:
-        """Read the lists that have changed since the version ``last``, or all."""
-        if last is None:
-            lists = await self._read(await self._all_owners())
-            self._lists.clear()
-        else:
-            lists = await self._read(await self._owners_since(last))
+    def _take_over(self, lists: Mapping[str, OwnerList]) -> None:
         self._lists.update(lists)
         for owner in [owner for owner in lists if not lists[owner]]:
             del self._lists[owner]
-
-    async def _all_owners(self) -> Sequence[bytes]:
-        owners = [owner async for owner, _ in self._client.zscan_iter(self._keys.sender_list_owners, count=1000)]
-        return list(dict.fromkeys(owners))  # a scan may give one twice
-
-    async def _owners_since(self, version: int) -> Sequence[bytes]:
-        key = self._keys.sender_list_owners
-        owners: Any = await self._client.zrange(key, f"({version}", "+inf", byscore=True)
-        return list(owners)
 
     async def _read(self, owners: Sequence[bytes]) -> dict[str, OwnerList]:
         lists = {}

@@ -12,10 +12,11 @@ from redis.asyncio import Redis
 from nbstream.correspondents.facts import DAY_SECONDS, FactHasher, KnownTime
 from nbstream.correspondents.sent_mail import SentMail
 from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, FactEntry, record_sent
-from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.correspondents.mail import ANN, BOB, HASHER, KNOWN, OURS, READER, answer, message, sent
+from tests.store.mirror.mirrors import following
+from tests.waiting import until
 
 KEY = "{m}:correspondents"
 
@@ -45,17 +46,15 @@ def knows(follower: Correspondents) -> bool:
     return bool(follower.known_now().tokens(answer(at=time.time()), READER, time.time()))
 
 
-async def test_a_process_follows_what_others_record(store: CorrespondentStore) -> None:
+async def test_a_process_follows_what_others_record(client: Redis, store: CorrespondentStore) -> None:
     follower = process(store)
-    await follower.update()
-    assert follower.loaded.is_set()
-    assert not knows(follower)
+    async with following(client, follower):
+        assert not knows(follower)
 
-    await record(store, mail())
-    await follower.update()
+        await record(store, mail())
 
-    assert knows(follower)
-    assert knows_of(follower) == (2, 1)
+        await until(lambda: knows(follower))
+        assert knows_of(follower) == (2, 1)
 
 
 def knows_of(follower: Correspondents) -> tuple[int, int]:
@@ -123,19 +122,17 @@ async def test_the_stream_is_trimmed_by_age(client: Redis, store: CorrespondentS
     assert await store.count() <= 102  # whole nodes of 100 entries go
 
 
-async def test_a_forgotten_user_is_forgotten_by_all_processes(store: CorrespondentStore) -> None:
+async def test_a_forgotten_user_is_forgotten_by_all_processes(client: Redis, store: CorrespondentStore) -> None:
     follower = process(store)
     await record(store, mail())
     await record(store, mail("carol@a.example", user="bea@example.org", message_id=b"another.message@example.org"))
-    await follower.update()
+    async with following(client, follower):
+        assert await store.forget([ANN.upper()], erase=False) == 1
+        assert await store.forget([ANN], erase=True) == 1
+        assert await store.forget([ANN], erase=True) == 0
 
-    assert await store.forget([ANN.upper()], erase=False) == 1
-    assert await store.forget([ANN], erase=True) == 1
-    assert await store.forget([ANN], erase=True) == 0
-    await follower.update()
-
-    assert not knows(follower)
-    assert knows_of(follower) == (2, 1)
+        await until(lambda: not knows(follower))
+        assert knows_of(follower) == (2, 1)
 
 
 async def test_hashes_under_another_key_are_left_out_and_said_once(
@@ -143,8 +140,8 @@ async def test_hashes_under_another_key_are_left_out_and_said_once(
 ) -> None:
     await record(store, mail(), mail("carol@a.example", message_id=b"another.message@example.org"))
     other = process(CorrespondentStore(client, KEY, FactHasher(b"other key".ljust(32)), KNOWN))
-    await other.update()
-    await other.update()
+    async with following(client, other):
+        await other.load()
 
     assert knows_of(other) == (0, 0)
     assert caplog.text.count("each machine needs the same key") == 1
@@ -164,12 +161,11 @@ async def test_while_redis_is_away_the_last_copy_holds_and_nobody_waits(own_redi
         store = CorrespondentStore(client, KEY, HASHER, KNOWN)
         follower = process(store, counts)
         await record(store, mail())
-        await follower.update()
-        own_redis.stop()
+        async with following(client, follower):
+            own_redis.stop()
 
-        with pytest.raises(StoreUnavailable):
-            await follower.update()
-        assert knows(follower)
+            await until(lambda: not follower.is_current)
+            assert knows(follower)
         for _ in range(MAX_QUEUED + 3):
             follower.note_sent(message(), ANN, [BOB])
 
@@ -182,14 +178,12 @@ async def test_what_is_erased_while_a_process_reads_all_is_not_known_to_it(
     monkeypatch.setattr("nbstream.correspondents.store._READ_COUNT", 1)  # the erasure comes with a later page
 
     class ErasedMeanwhile(CorrespondentStore):
-        async def read(self, after: bytes = b"") -> AsyncIterator[FactEntry]:
-            async for entry in super().read(after):
+        async def read(self) -> AsyncIterator[FactEntry]:
+            async for entry in super().read():
                 yield entry
                 await store.forget([ANN], erase=True)
 
     await record(store, mail())
     follower = process(ErasedMeanwhile(client, KEY, HASHER, KNOWN))
-    await follower.update()
-
-    assert not knows(follower)
-    assert follower.loaded.is_set()
+    async with following(client, follower):
+        assert not knows(follower)

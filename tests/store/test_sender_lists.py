@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -10,12 +11,12 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import SITE, ListKind
-from nbstream.server.background import BackgroundTasks
 from nbstream.store import sender_lists
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import FollowedSenderLists, ListChange, StoredSenderLists
 from tests.conftest import RedisServer
+from tests.store.mirror.mirrors import following
 from tests.waiting import until
 
 KEYS = ModelKeys("m")
@@ -33,8 +34,10 @@ def stored(client: Redis) -> StoredSenderLists:
 
 
 @pytest.fixture
-async def followed(client: Redis) -> FollowedSenderLists:
-    return FollowedSenderLists(client, KEYS)
+async def followed(client: Redis) -> AsyncIterator[FollowedSenderLists]:
+    followed = FollowedSenderLists(client, KEYS)
+    async with following(client, followed):
+        yield followed
 
 
 def sizes(followed: FollowedSenderLists) -> dict[str, int]:
@@ -59,22 +62,18 @@ async def test_an_entry_says_who_wrote_it(stored: StoredSenderLists) -> None:
 
 async def test_a_process_follows_what_is_changed(stored: StoredSenderLists, followed: FollowedSenderLists) -> None:
     await stored.add(ANN, ALLOW, sender("a.example"), "ann")
-    await followed.update()
-    assert sizes(followed) == {ANN: 1}
+    await until(lambda: sizes(followed) == {ANN: 1})
     by_owner = followed.by_owner
 
     await stored.add(BOB, BLOCK, sender("b.example"), "bob")
     await stored.add(ANN, BLOCK, sender("c.example"), "ann")
-    await followed.update()
-    assert sizes(followed) == {ANN: 2, BOB: 1}
+    await until(lambda: sizes(followed) == {ANN: 2, BOB: 1})
 
     await stored.remove(BOB, sender("b.example"))
-    await followed.update()
-    assert sizes(followed) == {ANN: 2}
+    await until(lambda: sizes(followed) == {ANN: 2})
 
     assert await stored.forget(ANN) == 2
-    await followed.update()
-    assert sizes(followed) == {}
+    await until(lambda: sizes(followed) == {})
     assert by_owner is followed.by_owner
 
 
@@ -106,13 +105,11 @@ async def test_the_number_of_entries_is_bounded(
 async def test_what_another_program_wrote_is_left_out(
     client: Redis, stored: StoredSenderLists, followed: FollowedSenderLists
 ) -> None:
-    await stored.add(SITE, ALLOW, sender("a.example"), "")
     for pattern, value in (("no sender", "allow 1 x"), ("b.example", "perhaps 1 x"), ("c.example", b"\xff")):
         await client.hset(KEYS.sender_list(SITE), pattern, value)
+    await stored.add(SITE, ALLOW, sender("a.example"), "")
 
-    await followed.update()
-
-    assert sizes(followed) == {SITE: 1}
+    await until(lambda: sizes(followed) == {SITE: 1})
     assert len(await stored.entries(SITE)) == 1
 
 
@@ -120,52 +117,51 @@ async def test_a_redis_that_lost_changes_is_read_as_a_whole(
     client: Redis, stored: StoredSenderLists, followed: FollowedSenderLists
 ) -> None:
     await stored.add(ANN, ALLOW, sender("a.example"), "ann")
-    await followed.update()
+    await until(lambda: sizes(followed) == {ANN: 1})
 
     await client.flushall()
-    await followed.update()
 
-    assert sizes(followed) == {}
+    await until(lambda: sizes(followed) == {})
 
 
-async def test_versions_grow_though_a_clock_goes_back(
-    stored: StoredSenderLists, followed: FollowedSenderLists, monkeypatch: pytest.MonkeyPatch
+async def test_changes_that_are_gone_lead_to_a_read_of_all_lists(
+    client: Redis, stored: StoredSenderLists, followed: FollowedSenderLists
 ) -> None:
+    async with client.pipeline(transaction=True) as pipe:
+        pipe.hset(KEYS.sender_list(ANN), "a.example", "allow 1 ann")
+        pipe.zadd(KEYS.sender_list_owners, {ANN: 0})
+        pipe.xadd(KEYS.sender_list_changes, {"owner": BOB, "predecessor": "1-0"})
+        await pipe.execute()
+
+    await until(lambda: sizes(followed) == {ANN: 1})
+
+    await stored.add(BOB, ALLOW, sender("b.example"), "bob")
+    await until(lambda: sizes(followed) == {ANN: 1, BOB: 1})
+
+
+async def test_the_stream_names_no_owner_who_was_forgotten(client: Redis, stored: StoredSenderLists) -> None:
     await stored.add(ANN, ALLOW, sender("a.example"), "ann")
-    await followed.update()
 
-    monkeypatch.setattr("nbstream.store.sender_lists.time.time", lambda: 1.0)
-    await stored.add(ANN, ALLOW, sender("b.example"), "ann")
-    await followed.update()
+    await stored.forget(ANN)
 
-    assert sizes(followed) == {ANN: 2}
-
-
-@pytest.fixture
-async def running(own_redis: RedisServer) -> AsyncIterator[FollowedSenderLists]:
-    client = open_client(ConnectionOptions(own_redis.url), retries=0)
-    followed = FollowedSenderLists(client, KEYS)
-    background = BackgroundTasks(lambda _name, _failures: None)
-    background.every("sender lists", 0.01, followed.update)
-    yield followed
-    await background.stop()
-    await client.aclose()
+    entries: Any = await client.xrange(KEYS.sender_list_changes)
+    assert [b"owner" in fields for _, fields in entries] == [False]
 
 
 async def test_while_redis_is_away_the_last_copy_holds_and_afterwards_what_is_there(
-    own_redis: RedisServer, running: FollowedSenderLists, caplog: pytest.LogCaptureFixture
+    own_redis: RedisServer,
 ) -> None:
-    async with open_client(ConnectionOptions(own_redis.url)) as client:
-        await StoredSenderLists(client, KEYS).add(ANN, ALLOW, sender("a.example"), "ann")
-    await until(lambda: sizes(running) == {ANN: 1})
+    async with open_client(ConnectionOptions(own_redis.url), retries=0) as client:
+        followed = FollowedSenderLists(client, KEYS)
+        async with following(client, followed):
+            await StoredSenderLists(client, KEYS).add(ANN, ALLOW, sender("a.example"), "ann")
+            await until(lambda: sizes(followed) == {ANN: 1})
 
-    own_redis.stop()
-    await until(lambda: "'sender lists' fails" in caplog.text)
-    with pytest.raises(StoreUnavailable):
-        async with open_client(ConnectionOptions(own_redis.url), retries=0) as client:
-            await StoredSenderLists(client, KEYS).add(ANN, ALLOW, sender("b.example"), "ann")
-    assert sizes(running) == {ANN: 1}
+            own_redis.stop()
+            await until(lambda: not followed.is_current)
+            with pytest.raises(StoreUnavailable):
+                await StoredSenderLists(client, KEYS).add(ANN, ALLOW, sender("b.example"), "ann")
+            assert sizes(followed) == {ANN: 1}
 
-    own_redis.start()  # it has kept nothing
-    await until(lambda: sizes(running) == {})
-    assert caplog.text.count("'sender lists' fails") == 1
+            own_redis.start()  # it has kept nothing
+            await until(lambda: sizes(followed) == {})

@@ -20,6 +20,7 @@ from nbstream.users.preferences import UserPreferences
 from tests.conftest import RedisServer
 from tests.own_models.site import ANN, open_site
 from tests.own_models.test_filters import news
+from tests.store.mirror.mirrors import following
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.waiting import until
 
@@ -48,16 +49,14 @@ async def test_users_have_links_and_switch_their_digests_off(limited_client: Red
 async def test_sender_lists_are_changed_and_followed(limited_client: Redis) -> None:
     stored, followed = StoredSenderLists(limited_client, KEYS), FollowedSenderLists(limited_client, KEYS)
 
-    for owner in (SITE, "ann@example.org"):
-        await stored.add(owner, ListKind.BLOCK, SenderPattern.parse("a.example"), "ann")
-        await followed.update()
-    await stored.remove(SITE, SenderPattern.parse("a.example"))
-    await followed.update()
-    assert list(followed.by_owner) == ["ann@example.org"]
+    async with following(limited_client, followed):
+        for owner in (SITE, "ann@example.org"):
+            await stored.add(owner, ListKind.BLOCK, SenderPattern.parse("a.example"), "ann")
+        await stored.remove(SITE, SenderPattern.parse("a.example"))
+        await until(lambda: list(followed.by_owner) == ["ann@example.org"])
 
-    await stored.forget("ann@example.org")
-    await followed.update()
-    assert not followed.by_owner
+        await stored.forget("ann@example.org")
+        await until(lambda: not followed.by_owner)
 
 
 async def test_people_log_in_and_out(limited_client: Redis) -> None:

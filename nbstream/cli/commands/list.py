@@ -1,7 +1,7 @@
 """``nbstream list``: see and change the senders that always or never pass, of the site or of one user.
 
-Rules: the lists in the settings are shown, and changed in the file alone. A running daemon follows within a second
-or two. Nothing that others wrote reaches the terminal but printable characters.
+Rules: the lists in the settings are shown, and changed in the file alone. A running daemon follows at
+once. Nothing that others wrote reaches the terminal but printable characters.
 """
 
 from __future__ import annotations

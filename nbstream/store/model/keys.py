@@ -120,13 +120,18 @@ class ModelKeys:
 
     @property
     def sender_lists(self) -> str:
-        """A hash: the version of the last change of any sender list, and how many entries all lists have."""
+        """A hash: how many entries all sender lists have."""
         return self._key("lists")
 
     @property
     def sender_list_owners(self) -> str:
-        """A sorted set: the owners of sender lists, by the version of their last change."""
+        """A sorted set: the owners of sender lists."""
         return self._key("lists:owners")
+
+    @property
+    def sender_list_changes(self) -> str:
+        """The change stream of all sender lists, trimmed: each entry names an owner."""
+        return self._key("lists:changes")
 
     def sender_list(self, owner: str) -> str:
         """A hash: the entries of one owner, by their patterns."""

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Literal, TypeAlias
 
-from nbstream.store.mirror.follower import Follower
+from redis.asyncio import Redis
+
+from nbstream.store.mirror.follower import Followed, Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from tests.engine.native import native_library
@@ -18,16 +20,24 @@ KINDS: tuple[Kind, ...] = ("python", "native")
 
 
 @asynccontextmanager
-async def running(mirror: Mirror) -> AsyncIterator[Mirror]:
-    """Run a mirror from the moment at which it has loaded."""
-    task = asyncio.create_task(Follower(mirror.model.client, [mirror]).run())
+async def following(client: Redis, *followed: Followed) -> AsyncIterator[None]:
+    """Run a follower from the moment at which all has been loaded."""
+    task = asyncio.create_task(Follower(client, followed).run())
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
-            await mirror.loaded.wait()
-        yield mirror
+            for part in followed:
+                await part.loaded.wait()
+        yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def running(mirror: Mirror) -> AsyncIterator[Mirror]:
+    """Run a mirror from the moment at which it has loaded."""
+    async with following(mirror.model.client, mirror):
+        yield mirror
 
 
 def mirroring(model: Model, kind: Kind) -> AbstractAsyncContextManager[Mirror]:
