@@ -4,7 +4,7 @@ Rules: all that is followed has a change stream. It is loaded as a whole, from a
 before, and then one blocking XREAD waits for the entries of all streams. These are always the same ones, since a
 command that is cancelled costs its connection. What finds that its stream does not continue where it stands is
 loaded anew, and so is everything where Redis was away or another server answers, since its streams may have gone
-another way. What was known serves meanwhile. An idle process asks nothing else, but where the streams end when a
+another way. What was known serves meanwhile. An idle process asks nothing else, but where one stream ends when a
 wait was in vain: a Redis that was emptied writes no entry.
 """
 
@@ -170,22 +170,21 @@ class Follower:
                 self._rescan(part, error)
             await asyncio.sleep(0)  # one that was taught very much takes some milliseconds
         if not streams:
-            await self._check_ends(parts)
+            await self._check_end(max(parts.values(), key=lambda part: part.position))
             guard.check()
         for part in parts.values():
             part.equal_at = time.monotonic()
 
-    async def _check_ends(self, parts: Mapping[str, Followed]) -> None:
+    async def _check_end(self, part: Followed) -> None:
+        """Have all loaded anew where the stream of ``part``, which has the last entry of all, lacks it."""
+        if part.position == NO_CHANGE:
+            return
         with store_errors():
-            async with self._client.pipeline(transaction=False) as pipe:
-                for stream in parts:
-                    pipe.xrevrange(stream, count=1)
-                ends = await pipe.execute()
-        for part, entries in zip(parts.values(), ends, strict=True):
-            try:
-                part.check_end(position_of(*entries[0]) if entries else NO_CHANGE)
-            except RescanNeeded as error:
-                self._rescan(part, error)
+            entries: Any = await self._client.xrevrange(part.stream, count=1)
+        try:
+            part.check_end(position_of(*entries[0]) if entries else NO_CHANGE)
+        except RescanNeeded as error:
+            self._lose(f"history differs, rescanned: {part.stream}: {error}", loud=True)
 
     def _rescan(self, part: Followed, error: RescanNeeded) -> None:
         part.is_current = False
