@@ -119,15 +119,11 @@ _INTRODUCTION = """
 # Metrics
 
 `/metrics` exports these in Prometheus's text format, at the HTTP listener and, where it is open, at the
-[metrics listener](settings.md#listenersmetrics). A histogram `NAME` is exported as the series `NAME_bucket`,
-`NAME_sum` and `NAME_count`. Prometheus's library adds the moment when a counter or a histogram began to count as
-`NAME_created`; with several workers it does not.
+[metrics listener](settings.md#listenersmetrics). In parentheses stand the type and the labels.
 """
 
 _CLOSING = """
-With several [workers](settings.md#top-of-the-file) each listener exports the metrics of all of them. Counters and
-histograms are sums, those of workers that have died included; they begin anew with each start of the daemon. Open
-connections and streams are the sums of the workers that run. `nbstream_mirror_lag_seconds` and
-`nbstream_redis_up` are those of the worst worker, and the sizes of what a process keeps in memory are those of the
-largest. Each worker sets its gauges every two seconds.
+With several [workers](settings.md#top-of-the-file) each listener exports the metrics of all of them: counters and
+histograms are sums, `nbstream_mirror_lag_seconds` and `nbstream_redis_up` those of the worst worker, sizes those of
+the largest.
 """
