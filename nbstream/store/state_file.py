@@ -58,7 +58,7 @@ _TOGETHER = 100  # changes of one transaction
 _TIDY_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0  # for what is still to be written
 
-_PASSING_ERRORS = {
+PASSING_ERRORS = {
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_READONLY,
 }  # fmt: skip
@@ -256,7 +256,7 @@ def _understandable_errors(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-        if code in _PASSING_ERRORS:
+        if code in PASSING_ERRORS:
             number = errno.ENOSPC if code == sqlite3.SQLITE_FULL else errno.EIO
             raise OSError(number, str(error), str(path)) from error
         text = f"the file is damaged ({error}): stop nbstream, move it away, and start nbstream again"

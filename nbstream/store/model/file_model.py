@@ -28,6 +28,7 @@ from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.memory_model import apply_lesson
 from nbstream.store.model.signature import current_signature, difference
+from nbstream.store.state_file import PASSING_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,12 +45,6 @@ _LEDGER_FIELDS = (
     "version", "label", "weight", "tokens", "sums", "learned_at", "source", "actor", "score", "first", "change",
 )  # fmt: skip
 _NAMES_AT_A_TIME = 10_000  # of 32,766 variables that a statement may have
-
-_PASSING_ERRORS = {
-    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_READONLY,
-}  # fmt: skip
-"""Those of SQLite that say nothing of the file; every other one says that it is damaged."""
 
 _CHECKSUM_MODULUS = 2**63  # SQLite has signed integers of 64 bits
 
@@ -311,7 +306,7 @@ class FileModel:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
             # SQLite writes no file whose header has an unknown version of its format.
             has_unknown_version = code == sqlite3.SQLITE_READONLY and os.access(self._path, os.W_OK)
-            if code & 0xFF not in _PASSING_ERRORS or has_unknown_version:
+            if code & 0xFF not in PASSING_ERRORS or has_unknown_version:
                 raise self._damaged(error) from error
             raise StoreUnavailable(f"{self._path}: {error}") from error
 
