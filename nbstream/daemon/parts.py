@@ -197,7 +197,7 @@ def start_background_work(
     background = parts.background
     background.start("follower", parts.follower.run)
     background.start("memory", parts.recent_messages.run)
-    background.start("own models", parts.own_models.run)
+    background.every("own models", 60.0, parts.own_models.look)
     if parts.correspondents:
         background.start("sent mail", parts.correspondents.record)
     if parts.clients.embedded is None:

@@ -183,6 +183,7 @@ class Server:
             with suppress(TimeoutError):
                 await asyncio.wait_for(parts.recent_messages.wait_until_written(), _WRITE_SECONDS)
             await parts.background.stop()
+            await parts.own_models.close()
 
     async def _run_until_stopped(
         self, seconds: float | None, work: Coroutine[Any, Any, object], *tasks: asyncio.Task[None]

@@ -67,7 +67,6 @@ _EMPTY_BYTES = 20_000  # of a model without tokens, measured
 _BYTES_PER_TOKEN = 150  # in a dictionary
 _IDLE_SECONDS = 3_600.0
 _USED_SECONDS = 3_600.0  # between two notes that a model is used
-_LOOK_SECONDS = 60.0  # between two looks which models are used
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,17 +337,15 @@ class OwnModels:
             used -= dropped.bytes_used
             self.drop(name)
 
-    async def run(self) -> None:
-        """Look which of the models are used until cancelled; then nothing is loaded any more."""
-        try:
-            while True:
-                self._drop_idle()
-                await self._note_use()
-                await asyncio.sleep(_LOOK_SECONDS)
-        except asyncio.CancelledError:
-            for loading in [*self._loading.values()]:
-                await cancel_and_wait(loading)
-            raise
+    async def close(self) -> None:
+        """Load nothing any more."""
+        for loading in [*self._loading.values()]:
+            await cancel_and_wait(loading)
+
+    async def look(self) -> None:
+        """Look which of the models are used: a step that is repeated from time to time."""
+        self._drop_idle()
+        await self._note_use()
 
     def _drop_idle(self) -> None:
         oldest = time.monotonic() - _IDLE_SECONDS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +14,7 @@ from nbstream.own_models.filters import OwnFilters
 from nbstream.own_models.names import NameTemplate, OwnModelNames
 from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.store.cancellation import cancel_and_wait
+from nbstream.server.background import BackgroundTasks
 from nbstream.store.mirror.follower import Follower
 from nbstream.store.model.model import Model
 from tests.filter.filters import make_filter
@@ -65,10 +64,12 @@ async def open_site(
         library=library,
     )
     names = OwnModelNames((AddressPattern("*@example.org"),), (NameTemplate(template),), "+")
-    work = [models.run, Follower(client, [*models.followed]).run] if follows else []
-    running = [asyncio.create_task(run()) for run in work]
+    background = BackgroundTasks(lambda _name, _failures: None)
+    if follows:
+        background.every("own models", 60.0, models.look)
+        background.start("mirror", Follower(client, [*models.followed]).run)
     try:
         yield Site(common, models, OwnFilters(common, names, models, wait_seconds=5.0))
     finally:
-        for task in running:
-            await cancel_and_wait(task)
+        await background.stop()
+        await models.close()

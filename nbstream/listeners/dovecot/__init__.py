@@ -30,6 +30,7 @@ def _make(section: DovecotListenerSettings, context: ListenerContext) -> Listene
         context.bytes_in_flight,
         context.message_service,
         SpoolMetrics(context.registry),
+        background=context.background,
     )
 
 

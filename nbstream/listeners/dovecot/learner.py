@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 MAX_TRIES = 3
 _POLL_SECONDS = 0.5  # until a message is seen that another worker has accepted, or a lock that was given back
-_MEASURE_SECONDS = 2.0
 _PUT_BACK_SECONDS = 2.0  # on a disk that hangs, when the daemon ends
 
 
@@ -50,7 +49,7 @@ class SpoolLearner:
         self._observer = observer
         self._wake = asyncio.Event()
         self._draining = asyncio.Event()
-        self._is_failing = False
+        self._has_spool = self._is_failing = False
 
     def wake(self) -> None:
         """Note that there is a message."""
@@ -76,11 +75,11 @@ class SpoolLearner:
         with await asyncio.to_thread(self._spool.open_lock) as lock:
             if not await self._has_lock(lock):
                 return
-            measuring = asyncio.create_task(self._measure(), name="spool: backlog")
+            self._has_spool = True
             try:
                 await self._learn_all(backoff)
             finally:
-                measuring.cancel()
+                self._has_spool = False
 
     async def _has_lock(self, lock: FileLock) -> bool:
         """Wait for the lock; return False if draining begins before."""
@@ -148,13 +147,10 @@ class SpoolLearner:
         user = user_of_actor(message.actor)
         await handler.try_learn(parsed, message.label, message.actor, insistence, user=user)
 
-    async def _measure(self) -> None:
-        """Report the backlog from time to time, until cancelled; a long one less often."""
-        while True:
-            started = time.monotonic()
-            with suppress(OSError):  # learning logs it
-                self._observer.backlog_measured(await asyncio.to_thread(measure_backlog, self._spool.state_dir))
-            await asyncio.sleep(_MEASURE_SECONDS + 20 * (time.monotonic() - started))
+    async def measure(self) -> None:
+        """Report the backlog, where this process learns from the spool. Raises ``OSError``."""
+        if self._has_spool:
+            self._observer.backlog_measured(await asyncio.to_thread(measure_backlog, self._spool.state_dir))
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from nbstream.listeners.dovecot.metrics import SpoolMetrics
     from nbstream.listeners.dovecot.spool import MessageSpool
+    from nbstream.server.background import BackgroundTasks
     from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
@@ -44,6 +45,7 @@ _log = logging.getLogger(__name__)
 
 _READ_BYTES = 256 << 10
 _ANSWER_SECONDS = 10.0
+_MEASURE_SECONDS = 2.0
 _FEEDBACK_ADDRESS = 1  # the place of the address among the arguments; the one before it is for nbstream-report
 
 
@@ -53,7 +55,7 @@ class DovecotListener:
     ``trusted_users`` are the numbers of the system users who may name the user whose mail they report.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a listener is made of
         self,
         limits: ListenerLimits,
         trusted_users: frozenset[int],
@@ -61,6 +63,8 @@ class DovecotListener:
         bytes_in_flight: BytesInFlight,
         message_service: MessageService,
         observer: SpoolMetrics,
+        *,
+        background: BackgroundTasks,
     ) -> None:
         self.limits = limits
         self._trusted_users = trusted_users
@@ -69,6 +73,7 @@ class DovecotListener:
         self._message_service = message_service
         self._observer = observer
         self._learner = SpoolLearner(spool, message_service, observer)
+        self._background = background
         self._learning: asyncio.Task[None] | None = None
         self.connections = message_service.connections(limits.max_connections)
 
@@ -77,6 +82,7 @@ class DovecotListener:
         make = partial(DovecotConnection, self)
         await self.connections.listen_with_streams(sockets, make, _READ_BYTES, REFUSED)
         self._learning = asyncio.create_task(self._learner.run(), name="spool: learning")
+        self._background.every("spool backlog", _MEASURE_SECONDS, self._learner.measure)
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next message on."""

@@ -21,6 +21,7 @@ from nbstream.listeners.dovecot.listener import DovecotListener
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.dovecot.spool import MessageSpool, SpoolBacklog, measure_backlog
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.server.background import BackgroundTasks
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService
 from nbstream.server.sockets import open_listening_socket
@@ -113,8 +114,16 @@ async def open_dovecot(client: Redis, folder: Path, **options: Any) -> AsyncIter
         stack.callback(state.close)
         spool = MessageSpool(state, max_bytes)
         path = folder / "nbstream-report"
+        background = BackgroundTasks(metrics.process.background_failed)
+        stack.push_async_callback(background.stop)
         listener = DovecotListener(
-            ListenerLimits(**options), trusted, spool, bytes_in_flight, service, SpoolMetrics(metrics.registry)
+            ListenerLimits(**options),
+            trusted,
+            spool,
+            bytes_in_flight,
+            service,
+            SpoolMetrics(metrics.registry),
+            background=background,
         )
         with suppress(FileNotFoundError):
             path.unlink()
