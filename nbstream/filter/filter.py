@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.bayes.kinds import label_of
 from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.errors import StoreIncompatible, StoreRefuses
-from nbstream.filter.bulk import learn_all
-from nbstream.filter.lesson_groups import LessonGroups
+from nbstream.filter.lesson_groups import LessonGroups, learn_all
 from nbstream.filter.lesson_plan import Feedback
 from nbstream.filter.results import CheckSeconds, Lesson
 from nbstream.filter.scorer import decide_check
@@ -153,7 +152,7 @@ class Filter:
         """Learn or unlearn many messages, each by its own label, as if one after another.
 
         ``report_result`` is called with each lesson in order, or with the error where the ledger entry of a
-        message cannot be read. The observer of the filter gets no reports. See ``bulk`` for how it is done. Raises
+        message cannot be read. The observer of the filter gets no reports. Raises
         ``StoreUnavailable``; some of the messages that were not reported by then may have been learned, each as a
         whole, and all messages may be taught again. Raises ``ValueError`` at a label that is no class here.
         """

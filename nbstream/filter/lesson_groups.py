@@ -21,24 +21,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.bayes.counts import ChangePosition
-from nbstream.errors import CountsFull, StoreIncompatible, StoreUnavailable
-from nbstream.filter.known_counts import KnownCounts
+from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.filter.lesson_plan import Feedback, LessonPlanner, PlannedLesson
-from nbstream.filter.message_counts import count_names
+from nbstream.filter.message_counts import KnownCounts, count_names
 from nbstream.filter.results import Lesson, LessonOutcome
 from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
-from nbstream.store.model.commit import acknowledged_change
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.scripts import LessonBatch
 
 if TYPE_CHECKING:
-    from nbstream.filter.known_counts import MessageRows
+    from nbstream.filter.message_counts import MessageRows
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.scorer import Scorer
 
@@ -49,6 +48,8 @@ _STEPS_AT_ONCE = 4  # of two classes: while some are packed or answered, Redis h
 _TURNS_BETWEEN = 10  # of the event loop: answers are sent, and what has come meanwhile joins the next group
 _GROUP_TRIES = 2  # that end in a conflict
 _MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
+
+ReportResult: TypeAlias = "Callable[[Lesson | StoreIncompatible], object]"
 
 _Steps: TypeAlias = "defaultdict[tuple[str | None, str | None], LessonBatch]"
 """The lessons that are planned, by their labels before and after."""
@@ -286,23 +287,22 @@ class LessonGroups:
         layer = None if self._is_own_model or not self._autolearn_layer else self._autolearn_layer.model
         try:
             answers = await self._model.commit_lessons(batch, layer)
-            changes = [acknowledged_change(one, answer) for one, answer in zip(planned, answers, strict=True)]
-            if last := max(filter(None, changes), key=ChangePosition.of, default=b""):
-                await self._counts.wait_until_applied(last)
+            if changes := [answer for answer in answers if isinstance(answer, bytes)]:
+                await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
             prequential_scores = await self._scorer.prequential_scores()
         except Exception as error:  # noqa: BLE001 - it is the answer to those who wait
             for lesson in lessons:
                 self._fail(lesson, error)
             return
-        for lesson, one, answer, change in zip(lessons, planned, answers, changes, strict=True):
-            if change:
-                after = self._scorer.decide_again(one.after, prequential_scores)
-                self._answer(lesson, self._planner.result(one, after, lesson.feedback.source))
+        for lesson, one, answer in zip(lessons, planned, answers, strict=True):
+            if isinstance(answer, Exception):
+                self._fail(lesson, answer)
             elif isinstance(answer, LedgerConflict):
                 lesson.has_insisted |= one.outcome is LessonOutcome.INSISTED
                 self._plan_again(lesson, answer)
-            elif isinstance(answer, Exception):
-                self._fail(lesson, answer)
+            else:
+                after = self._scorer.decide_again(one.after, prequential_scores)
+                self._answer(lesson, self._planner.result(one, after, lesson.feedback.source))
 
     async def _answer_unchanged(self, lessons: Sequence[tuple[WaitingLesson, Lesson]]) -> None:
         """Answer lessons that change nothing: perhaps because an earlier attempt made them."""
@@ -335,3 +335,72 @@ class LessonGroups:
         self._begun.pop(lesson.key, None)
         if not lesson.done.done():
             lesson.done.set_exception(error)
+
+
+async def learn_all(groups: LessonGroups, feedbacks: AsyncIterator[Feedback], report_result: ReportResult) -> None:
+    """Teach many lessons; the result is the same as if they were taught one after another.
+
+    While one group of them is taught, the next one waits, and the messages of a third come: memory holds the
+    tokens of four groups.
+
+    ``report_result`` is called with each lesson in order, or with the error where the ledger entry of a message
+    cannot be read. Raises what ``LessonGroups.learn`` raises, and nothing is reported after a lesson that failed,
+    although it may be made: whoever counts the reports knows by them how far the messages are learned. What is on
+    its way when this is cancelled, or when ``feedbacks`` fail, is made and reported.
+    """
+    pending: deque[WaitingLesson] = deque()
+    async with aclosing(_split(feedbacks)) as portions:
+
+        async def read_next() -> Sequence[Feedback] | None:
+            return await anext(portions, None)
+
+        reading: asyncio.Task[Sequence[Feedback] | None] | None = asyncio.create_task(read_next())
+        try:
+            while reading or pending:
+                awaited: list[asyncio.Future[Any]] = [pending[0].done] if pending else []
+                if reading and len(pending) <= GROUP_SIZE:
+                    awaited.append(reading)
+                await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+                _report_done(pending, report_result)
+                if reading and reading in awaited and reading.done():
+                    portion = reading.result()
+                    pending += groups.add(portion or ())
+                    reading = asyncio.create_task(read_next()) if portion else None
+        finally:
+            if reading:
+                await cancel_and_wait(reading)
+            begun = deque(lesson for lesson in pending if groups.has_begun(lesson))
+            for lesson in pending:
+                if lesson not in begun:
+                    lesson.done.cancel()
+            if begun:
+                await asyncio.wait([lesson.done for lesson in begun])
+            with suppress(NbstreamError):  # the error that ends this is raised already
+                _report_done(begun, report_result)
+            for lesson in begun:
+                lesson.done.exception()  # nobody asks for it any more
+
+
+async def _split(feedbacks: AsyncIterator[Feedback]) -> AsyncGenerator[Sequence[Feedback], None]:
+    """Yield the lessons in order, as many at a time as a group may have."""
+    portion: list[Feedback] = []
+    async for feedback in feedbacks:
+        portion.append(feedback)
+        if len(portion) == GROUP_SIZE:
+            yield portion
+            portion = []
+    if portion:
+        yield portion
+
+
+def _report_done(pending: deque[WaitingLesson], report_result: ReportResult) -> None:
+    """Report the first lessons that are done, and raise the error of one that failed."""
+    while pending and pending[0].done.done():
+        message = pending[0].feedback.message
+        try:
+            result: Lesson | StoreIncompatible = pending[0].done.result()
+        except StoreIncompatible as error:
+            result = StoreIncompatible(f"{message.key}: {error}")
+            result.__cause__ = error
+        pending.popleft()
+        report_result(result)

@@ -150,7 +150,7 @@ async def apply_undo(model: Model, undo: MessageUndo, actor: str) -> bool:
     note = LessonNote(UNDO_SOURCE, actor, undo.before, undo.after)
     key, restored_entry = undo.message_key, undo.restored_entry
     result = await model.commit_lesson(key, undo.current_entry, restored_entry, note)
-    # If the reply was lost and the write repeated, the ledger already has the restored entry: that is a success.
+    # Somebody else who undoes the same at this moment may have restored the entry: that is a success.
     return isinstance(result, bytes) or _entry_version(result.entry) == _entry_version(restored_entry)
 
 

@@ -76,7 +76,7 @@ async def test_batches_that_share_tokens_and_messages_are_learned_as_if_one_afte
 ) -> None:
     """Counts that a batch before has read are not read again, unless they are too many."""
     monkeypatch.setattr("nbstream.filter.lesson_groups.GROUP_SIZE", 6)
-    monkeypatch.setattr("nbstream.filter.known_counts.MAX_KNOWN_NAMES", most_names)
+    monkeypatch.setattr("nbstream.filter.message_counts.MAX_KNOWN_NAMES", most_names)
     messages, spam_filter = messages_by_label(100)["spam"], make_filter(client)
     one_way, other_way = map(Message.parse, PRIZE_BY_TWO_WAYS)  # the second batch unlearns the tokens of the other
     by_other_way = Message.parse(PRIZE_BY_TWO_WAYS[1].replace(b"prize", b"report"))  # the third batch has them

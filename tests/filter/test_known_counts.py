@@ -8,8 +8,7 @@ import numpy as np
 
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.filter.known_counts import KnownCounts
-from nbstream.filter.message_counts import MessageCounts
+from nbstream.filter.message_counts import KnownCounts, MessageCounts
 from nbstream.policy.prequential_scores import PrequentialScores
 
 

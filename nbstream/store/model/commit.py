@@ -129,7 +129,7 @@ class CommitPoint:
         guard, keys = ServerGuard(self.client), self.keys  # a layer may have others when Redis has answered
         answers = await self._commit_batch(keys, batch, layer)
         results = [
-            await self._recognize_removal(keys, lesson, answers[lesson.message_key]) for lesson in batch.lessons
+            await self._recognize_own(keys, lesson, answers[lesson.message_key]) for lesson in batch.lessons
         ]
         errors = [result for result in results if isinstance(result, StoreUnavailable)]
         refusal = next((error for error in errors if isinstance(error, StoreRefuses)), None)
@@ -197,19 +197,17 @@ class CommitPoint:
                 f"{options.replicas}"
             )
 
-    async def _recognize_removal(
-        self, keys: ModelKeys, lesson: LessonCommit, answer: CommitResult
-    ) -> CommitResult:
-        """Return a change in place of the conflict of a removal that was carried out before, its reply lost.
+    async def _recognize_own(self, keys: ModelKeys, lesson: LessonCommit, answer: CommitResult) -> CommitResult:
+        """Return a change in place of the conflict of a lesson that was carried out before, its reply lost.
 
-        The ledger does not tell it from a removal by others, the history does. Nothing names its change: the last
-        one comes no earlier.
+        Its entry is in the ledger then. The ledger does not tell its removal from one by others, the history does:
+        nothing names its change, and the last one comes no earlier.
         """
-        if not isinstance(answer, LedgerConflict) or lesson.new:
+        if not isinstance(answer, LedgerConflict):
             return answer
-        if not await History(self.client, keys).has_removal(lesson.attempt):
-            return answer
-        return await self.last_change()
+        if lesson.new:
+            return answer.entry.change if answer.entry and answer.entry.version == lesson.new.version else answer
+        return await self.last_change() if await History(self.client, keys).has_removal(lesson.attempt) else answer
 
     def note_writes_accepted(self) -> None:
         """Note that Redis takes writes: what it refused a moment ago it would take now."""
@@ -222,15 +220,3 @@ class CommitPoint:
         if self.last_refusal and not refusal:
             _log.info("Redis takes what is learned again")
         self.last_refusal = refusal
-
-
-def acknowledged_change(lesson: LessonCommit, result: CommitResult) -> bytes:
-    """The change of a commit that was carried out, empty for another one.
-
-    A conflict with the very entry that was to be written is the answer to a commit that was repeated after a lost
-    reply: it was carried out once. ``commit_lessons`` itself knows whether a removal was its own.
-    """
-    if isinstance(result, LedgerConflict):
-        entry, new = result.entry, lesson.new
-        return entry.change if entry and new and entry.version == new.version else b""
-    return result if isinstance(result, bytes) else b""
