@@ -147,8 +147,7 @@ class Settings(Section):
 
     trusted_authserv_ids: AuthservIds = ()
     """The servers whose results of SPF, DKIM and DMARC become tokens, by their names in Authentication-Results.
-    Name only servers of your own that remove fields with their name from incoming mail; for Postfix the
-    handbook has the lines. A field counts above the topmost Received field.
+    Name only servers of your own that remove fields with their name from incoming mail.
     """
 
     own_received_fields: Annotated[int, Field(ge=0, le=20)] = 0

@@ -119,8 +119,7 @@ class RelaySettings(Section):
         MaildirNextHopSetting()
     )
     """Where mail goes next. ``maildir`` is the folder ``Maildir`` in ``state_dir``, ``maildir:PATH`` another
-    one. PROTOCOL is ``smtp``, ``lmtp``, or ``smtps`` with TLS from the beginning. With LMTP the SMTP listener
-    takes one recipient a transaction.
+    one. PROTOCOL is ``smtp``, ``lmtp``, or ``smtps`` with TLS from the beginning.
     """
 
     tls: Annotated[TlsLevel, BeforeValidator(read_tls_level)] = TlsLevel.OFF

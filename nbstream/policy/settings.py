@@ -147,8 +147,8 @@ class VerdictSettings(Section):
     """
 
     reject: Annotated[float | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None = None
-    """From this P(spam) on a message is refused; ``null`` never refuses. A budget, ``{max_false_positive_rate:
-    R}``, refuses nothing while it is not guaranteed. Do not set it behind Postfix's ``content_filter``.
+    """From this P(spam) on a message is refused; ``null`` never refuses. A budget refuses nothing while it is
+    not guaranteed. Do not set it behind Postfix's ``content_filter``.
     """
 
     @property
@@ -274,9 +274,9 @@ class ListsSettings(Section):
     """The senders that always or never pass, for all recipients: at most 1000 of each."""
 
     allow: Senders = ()
-    """Mail of these senders is ham, where the sender is proved by SPF, DKIM or DMARC in a field of one of
-    ``trusted_authserv_ids``, or by a login. A sender is an address, a domain (``example.org``), all domains
-    below one (``*.example.org``), a network (``192.0.2.0/24``), or a pattern of addresses.
+    """Mail of these senders is ham, where the sender is proved. A sender is an address, a domain
+    (``example.org``), all domains below one (``*.example.org``), a network (``192.0.2.0/24``), or a pattern of
+    addresses.
     """
 
     block: Senders = ()
@@ -310,7 +310,7 @@ class FeedbackSettings(Section):
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
     """The networks whose peers may teach; all others are refused (550). Behind a mail server every client is
-    that server, which must let only your own users write to these addresses.
+    that server.
     """
 
     check_forwarded: bool = False
@@ -527,7 +527,7 @@ class HeadersSettings(Section):
 
     mode: Literal["mark", "observe"] = "mark"
     """``observe`` is for a trial: nothing but ``own_field`` is written, no action is taken, and all mail
-    passes. The log and ``nbstream_observed_actions_total`` say what would have been done.
+    passes.
     """
 
     clues: bool = True

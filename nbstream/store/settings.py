@@ -174,9 +174,8 @@ class RedisSettings(Section):
     """The deadline of each command to Redis."""
 
     wait_replicas: Annotated[int, Field(ge=0, le=16)] = 0
-    """How many replicas must have a lesson before it is acknowledged (WAIT). Without them within half of
-    ``timeout_seconds`` the answer is 451 or 503. With the number of all replicas, a failover loses nothing that
-    was acknowledged.
+    """How many replicas must have a lesson before it is acknowledged (WAIT), else the answer is 451 or 503.
+    With the number of all replicas, a failover loses nothing.
     """
 
     @field_validator("sentinels", "cluster")

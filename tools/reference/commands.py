@@ -131,8 +131,8 @@ def page() -> str:
     """Return the page as Markdown."""
     every = commands()
     uses = Counter(argument for command in every for argument in command.arguments)
-    meanings = Counter(argument.words for argument in uses)
-    shared = [argument for argument, count in uses.items() if count > 1 == meanings[argument.words]]
+    most = {argument.words: argument for argument, count in reversed(uses.most_common()) if count > 1}
+    shared = [argument for argument in uses if most.get(argument.words) == argument]
     text = NOTICE + _INTRODUCTION + WORDS + _exit_codes() + _SHARED + _arguments_text(shared)
     return text + "".join(_section(command, shared) for command in every)
 
@@ -147,6 +147,8 @@ they find a running daemon's private Redis, or start it for as long as they need
 
 _SHARED = """
 ## Arguments of several commands
+
+Where a command says nothing else, they mean:
 
 """
 

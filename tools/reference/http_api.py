@@ -28,8 +28,8 @@ def text_of(document: JsonObject) -> str:
     paths = [_operation(name, operation) for name, operation in operations.items()]
     schemas = {name: _members(schema) for name, schema in document["components"]["schemas"].items()}
     uses = Counter(member for members in schemas.values() for member in members)
-    meanings = Counter(name for name, _, _ in uses)
-    shared = [member for member, count in uses.items() if count > 1 == meanings[member[0]]]
+    most = {member[0]: member for member, count in reversed(uses.most_common()) if count > 1}
+    shared = [member for member in uses if most.get(member[0]) == member]
     described = document["components"]["schemas"]
     description = f"\n{document['info']['description']}\n"
     text = NOTICE + _INTRODUCTION + description + _ACCESS + "".join(paths) + _errors(operations.values())

@@ -37,9 +37,8 @@ class HttpListenerSettings(Section):
     """
 
     allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
-    """The networks whose peers need no password, unless a proxy names another client in ``X-Forwarded-For``. A
-    peer on a unix socket needs none either. To teach over TCP without a password a peer must be in
-    ``feedback.allow_from`` too.
+    """The networks whose peers need no password, unless a proxy names another client in ``X-Forwarded-For``. To
+    teach over TCP without a password a peer must be in ``feedback.allow_from`` too.
     """
 
     @field_validator("listen")
