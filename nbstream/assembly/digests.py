@@ -10,7 +10,7 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.users.digest_mail import DigestRenderer
 from nbstream.users.digest_state import DigestState
-from nbstream.users.digests import DigestOutcome, DigestParts, Digests
+from nbstream.users.digests import DigestOutcome, Digests
 from nbstream.users.links import LinkKeys
 from nbstream.users.preferences import UserPreferences
 
@@ -41,7 +41,7 @@ def make_digests(
         return page is not None and page.address_of(address, None) == address
 
     folder, keys = settings.quarantine_folder, ModelKeys(settings.model.name)
-    parts = DigestParts(
+    return Digests(
         section=section,
         waiting=Quarantine(folder),
         kept_days=settings.quarantine.days,
@@ -51,5 +51,5 @@ def make_digests(
         link_keys=LinkKeys(client, keys),
         next_hop=next_hop,
         user_of=lambda address: user_of(normalize_address(address)),
+        count=count,
     )
-    return Digests(parts, count)

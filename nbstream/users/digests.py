@@ -75,9 +75,9 @@ class _UserMail:
     files: dict[str, _HeldFile] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DigestParts:
-    """What the digests are made of, and where they go."""
+@dataclass(eq=False, kw_only=True, slots=True)
+class Digests:
+    """The digests of one quarantine; ``count`` gets the outcome of each."""
 
     section: DigestSettings
     waiting: Quarantine
@@ -88,15 +88,8 @@ class DigestParts:
     link_keys: LinkKeys
     next_hop: NextHop
     user_of: UserOf = normalize_address
-
-
-class Digests:
-    """The digests of one quarantine; ``count`` gets the outcome of each."""
-
-    def __init__(self, parts: DigestParts, count: Callable[[DigestOutcome], object] = lambda _: None) -> None:
-        self._parts = parts
-        self._count = count
-        self._again_at = 0.0
+    count: Callable[[DigestOutcome], object] = lambda _: None
+    _again_at: float = field(default=0.0, init=False)
 
     async def step(self, now: float) -> None:
         """Send what is due; what the next hop put off is tried again after five minutes.
@@ -112,7 +105,7 @@ class Digests:
         Where digests were never sent, the first ones are those of the next due time. Raises ``InputError`` or
         ``StoreUnavailable``.
         """
-        state, due = self._parts.state, last_due(self._parts.section.schedule, now)
+        state, due = self.state, last_due(self.section.schedule, now)
         done = await asyncio.to_thread(state.last_done)
         if done is not None and due <= done:
             return True
@@ -129,7 +122,7 @@ class Digests:
 
         Return how many there were of each outcome. Raises ``InputError`` or ``StoreUnavailable``.
         """
-        with self._parts.state.locked():
+        with self.state.locked():
             return await self._send_all(now, None, address)
 
     async def preview(self, now: float, address: str) -> bytes | None:
@@ -140,18 +133,18 @@ class Digests:
         user = (await asyncio.to_thread(self._users, address)).get(address)
         if user is None:
             return None
-        marker = await asyncio.to_thread(self._parts.state.marker, address)
+        marker = await asyncio.to_thread(self.state.marker, address)
         digest = await asyncio.to_thread(_make_digest, address, user, marker.until, now)
-        return self._parts.renderer.mail(digest, _NO_KEY, now) if digest else None
+        return self.renderer.mail(digest, _NO_KEY, now) if digest else None
 
     async def _send_all(self, now: float, due: float | None, only: str | None = None) -> Counter[DigestOutcome]:
-        parts, outcomes = self._parts, Counter[DigestOutcome]()
-        if parts.kept_days is not None:  # then all that waits is new, with a marker or without
-            await asyncio.to_thread(parts.state.remove_older, now - _DAY_SECONDS * (parts.kept_days + 1))
+        outcomes = Counter[DigestOutcome]()
+        if self.kept_days is not None:  # then all that waits is new, with a marker or without
+            await asyncio.to_thread(self.state.remove_older, now - _DAY_SECONDS * (self.kept_days + 1))
         users = await asyncio.to_thread(self._users, only)
-        signer = await parts.link_keys.signer()
-        for address in await parts.preferences.want_digest(sorted(users)):
-            marker = await asyncio.to_thread(parts.state.marker, address)
+        signer = await self.link_keys.signer()
+        for address in await self.preferences.want_digest(sorted(users)):
+            marker = await asyncio.to_thread(self.state.marker, address)
             if due is not None and marker.due >= due:
                 continue
             digest = await asyncio.to_thread(_make_digest, address, users[address], marker.until, now)
@@ -166,7 +159,7 @@ class Digests:
             if outcome is not DigestOutcome.DEFERRED:
                 until = now - _SETTLE_SECONDS if outcome is DigestOutcome.SENT else marker.until
                 served = DigestMarker(until, marker.due if due is None else due)
-                await asyncio.to_thread(parts.state.set_marker, address, served)
+                await asyncio.to_thread(self.state.set_marker, address, served)
             self._note(outcomes, outcome)
         if outcomes:
             counts = {str(outcome): outcomes[outcome] for outcome in DigestOutcome}
@@ -175,13 +168,13 @@ class Digests:
 
     def _note(self, outcomes: Counter[DigestOutcome], outcome: DigestOutcome) -> None:
         outcomes[outcome] += 1
-        self._count(outcome)
+        self.count(outcome)
 
     def _users(self, only: str | None = None) -> dict[str, _UserMail]:
         """Return what waits for each user who may get a digest. It opens all files. Raises ``InputError``."""
         users: dict[str, _UserMail] = {}
         may_get: dict[str, bool] = {}
-        for file in self._parts.waiting.messages():
+        for file in self.waiting.messages():
             try:
                 note = quarantine.read_note(file)
             except InputError:
@@ -189,10 +182,10 @@ class Digests:
             for path in note.envelope.recipients:
                 if len(path.address) > MAX_ADDRESS_LENGTH:
                     continue  # what ``normalize_address`` leaves of it is another address
-                address = self._parts.user_of(path.address)
+                address = self.user_of(path.address)
                 if address not in may_get:
                     wanted = address == only if only is not None else True
-                    may_get[address] = wanted and self._parts.section.is_recipient(address)
+                    may_get[address] = wanted and self.section.is_recipient(address)
                 if may_get[address]:
                     own = path.address if normalize_address(path.address) == address else address
                     user = users.setdefault(address, _UserMail(own))
@@ -202,8 +195,8 @@ class Digests:
     async def _send(self, digest: Digest, signer: LinkSigner, now: float) -> DigestOutcome:
         """Hand one digest to the next hop. Raises ``RelayUnavailable``."""
         try:
-            content = await asyncio.to_thread(self._parts.renderer.mail, digest, signer, now)
-            await _hand_over(self._parts.next_hop, digest.recipient, content)
+            content = await asyncio.to_thread(self.renderer.mail, digest, signer, now)
+            await _hand_over(self.next_hop, digest.recipient, content)
         except RelayRefused as error:
             _log.warning("digest: not taken: %s", error, extra=event_fields(recipient=digest.address))
             return DigestOutcome.DEFERRED if error.temporary else DigestOutcome.REFUSED

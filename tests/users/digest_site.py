@@ -25,7 +25,7 @@ from nbstream.store.recent.message_rows import normalize_address
 from nbstream.store.state_file import StateFile
 from nbstream.users.digest_mail import DigestRenderer
 from nbstream.users.digest_state import DigestState
-from nbstream.users.digests import DigestOutcome, DigestParts, Digests
+from nbstream.users.digests import DigestOutcome, Digests
 from nbstream.users.held_mail import UserOf
 from nbstream.users.links import LinkKeys
 from nbstream.users.preferences import UserPreferences
@@ -122,7 +122,8 @@ async def open_digests(
     quarantine, state = folder / "Quarantine", StateFile(folder)
     async with open_mail_server(lmtp=lmtp) as server:
         next_hop: NextHop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=lmtp))
-        parts = DigestParts(
+        outcomes = Counter[DigestOutcome]()
+        digests = Digests(
             section=settings,
             waiting=Quarantine(quarantine),
             kept_days=kept_days,
@@ -132,18 +133,17 @@ async def open_digests(
             link_keys=LinkKeys(client, KEYS),
             next_hop=next_hop,
             user_of=user_of,
+            count=lambda outcome: outcomes.update([outcome]),
         )
-        outcomes = Counter[DigestOutcome]()
-        digests = Digests(parts, lambda outcome: outcomes.update([outcome]))
         try:
             yield DigestSite(
                 digests,
-                parts.state,
-                parts.waiting,
+                digests.state,
+                digests.waiting,
                 quarantine,
                 server,
-                parts.preferences,
-                parts.link_keys,
+                digests.preferences,
+                digests.link_keys,
                 outcomes,
             )
         finally:
