@@ -194,14 +194,14 @@ class LessonGroups:
         for i, (lesson, entry, rows) in enumerate(to_plan):
             if i:
                 await asyncio.sleep(0)  # other work goes on: a plan takes as long as a check
-            counts = self._known_counts.message_counts(rows)
             try:
+                counts = self._known_counts.message_counts(rows)
                 planned = self._planner.plan(lesson.feedback, entry, counts, may_insist=not lesson.has_insisted)
-            except CountsFull as error:
-                if lesson.needs_entry:
+            except Exception as error:  # noqa: BLE001 - it is the answer to the one who waits
+                if isinstance(error, CountsFull) and not lesson.needs_entry:
+                    self._plan_again(lesson, None)  # an earlier attempt may have made the lesson
+                else:
                     self._fail(lesson, error)
-                else:  # an earlier attempt may have made the lesson
-                    self._plan_again(lesson, None)
                 continue
             if isinstance(planned, Lesson):
                 unchanged.append((lesson, planned))
@@ -235,7 +235,9 @@ class LessonGroups:
                 entries.append((lesson, entry))
         if not entries:
             return ()
-        if changes := [entry.change for _, entry in entries if entry]:  # a repeat after a lost reply has one, too
+        # A repeat after a lost reply finds its entry: only with its change it is seen what the check says by now.
+        said = [(one.feedback.class_name, entry) for one, entry in entries if entry]
+        if changes := [entry.change for class_name, entry in said if entry.class_name == class_name]:
             await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
         rows = await self._read_rows([count_names(one.feedback.message.tokens, entry) for one, entry in entries])
         return [(*lesson, of_one) for lesson, of_one in zip(entries, rows, strict=True)]

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import CountsFull, StoreRefuses, StoreUnavailable
 from nbstream.filter import Filter, Lesson, LessonOutcome
+from nbstream.filter.lesson_plan import Feedback, LessonPlanner
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
@@ -243,6 +245,22 @@ async def test_who_goes_before_his_group_has_begun_is_not_taught(client: Redis) 
     assert outcomes(results) == {LessonOutcome.LEARNED: 8, asyncio.CancelledError: 1}
     assert LETTERS[2][1].key not in await live_entries(model)
     assert await stored(model) == await summed(model)
+
+
+async def test_a_lesson_that_cannot_be_planned_refuses_nobody_else(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, odd = LessonPlanner.plan, LETTERS[3][1].key
+
+    def refuse_one(planner: LessonPlanner, feedback: Feedback, *arguments: Any, **options: Any) -> object:
+        if feedback.message.key == odd:
+            raise ZeroDivisionError
+        return plan(planner, feedback, *arguments, **options)
+
+    monkeypatch.setattr(LessonPlanner, "plan", refuse_one)
+    results = await learn_together(make_filter(client), LETTERS[:9])
+
+    assert outcomes(results) == {LessonOutcome.LEARNED: 8, ZeroDivisionError: 1}
 
 
 async def test_too_many_that_wait_are_refused(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
