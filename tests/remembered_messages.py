@@ -12,7 +12,7 @@ from nbstream import config
 from nbstream.assembly.store import make_model, make_recent_messages, open_running_redis
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 
 _WORDS = "agenda budget cash claim friday holiday lunch meeting offer pills prize project report"
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"

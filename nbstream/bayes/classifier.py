@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.multinomial import TokenCounts
     from nbstream.engine.table import Table
-    from nbstream.tokens.tokenizer import Tokens
+    from nbstream.tokens.tokens import Tokens
 
 
 # The blend: the log-ratio of a token by the counts of a common model and of own models below it.

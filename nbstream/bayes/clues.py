@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Totals
-    from nbstream.tokens.tokenizer import Tokens
+    from nbstream.tokens.tokens import Tokens
 
 
 # The result of scoring a message.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Sums, Totals
-    from nbstream.tokens.tokenizer import Tokens
+    from nbstream.tokens.tokens import Tokens
 
 PLAIN = "ham"
 """The kind of all ham that is of no other kind."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import ClassCounts, Counts, Totals
 from nbstream.engine.table import Table
-from nbstream.tokens.token_list import join_tokens
+from nbstream.tokens.tokens import join_tokens
 
 if TYPE_CHECKING:
     import ctypes

@@ -27,7 +27,8 @@ from nbstream.correspondents.sent_mail import read_date, read_message_ids
 from nbstream.mail import header_fields
 from nbstream.mail.addresses import find_addresses
 from nbstream.policy.sender_lists import UNKNOWN_SENDER, read_header
-from nbstream.tokens.tokenizer import TokenizedMessage, Tokenizer
+from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.tokens import TokenizedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from nbstream.mail.header_fields import HeaderField
     from nbstream.mail.message import Message
     from nbstream.policy.sender_lists import EvidenceReader
-    from nbstream.tokens.tokenizer import Tokens
+    from nbstream.tokens.tokens import Tokens
 
 ANSWER, ANSWER_TO_OTHERS, SENDER = b"known.answer", b"known.answer.other", b"known.sender"
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Autolearner, Check, Filter, KeptMailLearner, Lesson
     from nbstream.policy.header import MessageReader
     from nbstream.policy.verdict import Verdict
-    from nbstream.tokens.tokenizer import Tokens
+    from nbstream.tokens.tokens import Tokens
 
 
 _SOURCE = "evaluate"

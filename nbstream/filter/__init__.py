@@ -27,7 +27,7 @@ from nbstream.filter.results import (
 )
 from nbstream.filter.scorer import CheckQueue
 from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore, learned_by_class
-from nbstream.tokens.tokenizer import TokenizedMessage
+from nbstream.tokens.tokens import TokenizedMessage
 
 __all__ = [
     "OWN_MODEL_UNAVAILABLE",

@@ -18,7 +18,7 @@ from nbstream.filter.results import CheckSeconds, Lesson
 from nbstream.filter.scorer import decide_check
 from nbstream.policy.lesson_source import Insistence, LessonSource
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.tokens.tokenizer import TokenizedMessage, Tokens
+from nbstream.tokens.tokens import TokenizedMessage, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nbstream.filter.results import Check
     from nbstream.filter.scorer import Scorer
     from nbstream.policy.lesson_source import LessonSource
-    from nbstream.tokens.tokenizer import TokenizedMessage
+    from nbstream.tokens.tokens import TokenizedMessage
 
 
 @dataclass(frozen=True, kw_only=True)

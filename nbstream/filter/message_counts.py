@@ -23,7 +23,7 @@ from nbstream.bayes.counts import CLASSES, MAX_COUNT, ClassCounts
 from nbstream.bayes.novelty import CHECK_SUMS
 from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import CountsFull
-from nbstream.tokens.token_list import TokenList, join_tokens
+from nbstream.tokens.tokens import TokenList, join_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Sums, Totals
     from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.store.model.ledger import LedgerEntry
-    from nbstream.tokens.tokenizer import Tokens
+    from nbstream.tokens.tokens import Tokens
 
 
 MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten

@@ -13,7 +13,7 @@ from nbstream.policy.explanation import CountedTokenClues, Explanation
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.sender_lists import REASON_FOR_OTHERS, ListOwner
 from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label, is_discounted
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue

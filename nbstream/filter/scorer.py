@@ -42,7 +42,7 @@ from nbstream.policy.autolearn import (
 )
 from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.verdict import ModelState, decide_verdict
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.ledger import LedgerEntry
-    from nbstream.tokens.token_list import TokenList
+    from nbstream.tokens.tokens import TokenList
 
 
 class _Likelihood(NamedTuple):

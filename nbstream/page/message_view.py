@@ -30,7 +30,7 @@ from nbstream.policy.verdict import contradicts_label, format_threshold
 from nbstream.server.message_service import REQUEST_ERRORS
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import are_private
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from nbstream.wire.api_json import is_message_id
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from nbstream.mail.added_fields import is_added_on_arrival
-from nbstream.tokens.token_list import encode_tokens
+from nbstream.tokens.tokens import RAW_HEADER_PREFIX, encode_tokens
 from nbstream.tokens.unicode import only_known
 from nbstream.tokens.urls import parent_domains
 from nbstream.tokens.words import distinct_words, fold_text, text_shape
@@ -330,8 +330,6 @@ _TOKENIZERS_BY_FIELD: dict[str, Callable[[str, str], list[str]]] = {
 # quarter of the tokens; see docs/experiments.md, "Header as it is written".
 #
 # Rules: a field that another filter or a mailbox wrote is never read. The work is bounded by ``_MAX_BYTES``.
-
-RAW_HEADER_PREFIX = b"raw:"
 
 _MAX_BYTES = 16 * 1024
 # A token has neither white space nor control characters, and is UTF-8: a space becomes "_", a tab "~", each other

@@ -20,8 +20,8 @@ from nbstream.mail.mime import parse_parameters
 from nbstream.tokens.authentication import authentication_tokens
 from nbstream.tokens.header_tokens import field_tokens, relation_tokens
 from nbstream.tokens.structure import bare_text_tokens, file_name_tokens
-from nbstream.tokens.token_list import encode_tokens
-from nbstream.tokens.tokenizer import TokenizedMessage, Tokenizer, TokenizerOptions, Tokens, lower_case
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, lower_case
+from nbstream.tokens.tokens import TokenizedMessage, Tokens, encode_tokens
 from nbstream.tokens.unicode import only_known
 from nbstream.tokens.urls import link_tokens
 from nbstream.tokens.words import WordAllowance, fold_stretches

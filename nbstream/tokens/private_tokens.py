@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.tokens.header_tokens import RAW_HEADER_PREFIX
 from nbstream.tokens.token_groups import (
     NOVELTY_PRIVATE_PREFIXES,
     OTHER_PRIVATE_PREFIXES,
     TEXT_PREFIXES,
     novelty_group,
 )
-from nbstream.tokens.tokenizer import BODY_PREFIXES, TokenizedMessage, Tokenizer, Tokens
+from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.tokens import BODY_PREFIXES, RAW_HEADER_PREFIX, TokenizedMessage, Tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,20 +10,20 @@ For tokens that were tried and not kept see docs/experiments.md, "Tokens".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from nbstream.mail.charsets import decode_text
 from nbstream.tokens import html, urls
 from nbstream.tokens.authentication import authentication_tokens
-from nbstream.tokens.header_tokens import RAW_HEADER_PREFIX, header_tokens, raw_header_tokens
+from nbstream.tokens.header_tokens import header_tokens, raw_header_tokens
 from nbstream.tokens.structure import bare_text_tokens, file_type, structure_tokens
-from nbstream.tokens.token_list import TokenList, encode_tokens
+from nbstream.tokens.tokens import TokenizedMessage, Tokens, encode_tokens
 from nbstream.tokens.unicode import hides_characters
 from nbstream.tokens.words import MAX_FOLDED_CHARACTERS, WordAllowance, distinct_words_utf8, spread_choice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from nbstream.mail.message import Message
     from nbstream.mail.mime import MimePart
@@ -33,9 +33,6 @@ _UNKNOWN_TYPES = frozenset({"application/octet-stream", "application/unknown", "
 _KINDS_OF_FILES = {"html": "html", "htm": "html", "shtml": "html", "xhtml": "html", "svg": "html", "txt": "plain"}
 _LOOKED_AT_BYTES = 4096
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")  # ISO 2022 has ESC
-
-BODY_PREFIXES = (b"body:", b"url:", b"url.")
-"""What the tokens of words and links begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,121 +46,6 @@ class TokenizerOptions:
     max_tokens: int = 2000
     trusted_authserv_ids: frozenset[str] = frozenset()
     own_received_fields: int = 0
-
-
-@dataclass(frozen=True, slots=True, init=False)
-class Tokens:
-    """The distinct tokens of a message, in the three groups from which clues are chosen.
-
-    ``all`` has the tokens of ``head``, ``body`` and ``raw_header``, in this order, and ``sizes`` says how many
-    tokens each of these groups has. Where they are keyed hashes, ``words`` are the tokens that they were made of,
-    as long as the message is at hand; see ``private_tokens``.
-    """
-
-    all: TokenList
-    sizes: tuple[int, int, int]
-    words: TokenList | None = field(compare=False)
-
-    def __init__(
-        self,
-        head: Sequence[bytes],
-        body: Sequence[bytes],
-        raw_header: Sequence[bytes] = (),
-    ) -> None:
-        """Make the tokens of the three groups."""
-        sizes = len(head), len(body), len(raw_header)
-        self._set_fields(TokenList((*head, *body, *raw_header)), sizes)
-
-    def _set_fields(
-        self,
-        tokens: TokenList,
-        sizes: tuple[int, int, int],
-        words: TokenList | None = None,
-    ) -> None:
-        # One by one: a loop over the fields takes four times as long, and each check makes such an object.
-        object.__setattr__(self, "all", tokens)
-        object.__setattr__(self, "sizes", sizes)
-        object.__setattr__(self, "words", words)
-
-    @classmethod
-    def from_joined(
-        cls,
-        joined: bytes,
-        sizes: tuple[int, int, int],
-        words: TokenList | None = None,
-    ) -> Tokens:
-        """Return the tokens whose ``all.joined`` is ``joined``, in groups of these ``sizes``."""
-        tokens = cls.__new__(cls)
-        tokens._set_fields(TokenList.from_joined(joined, sum(sizes)), sizes, words)
-        return tokens
-
-    def __reduce__(self) -> tuple[Callable[..., Tokens], tuple[object, ...]]:
-        return Tokens.from_joined, (self.all.joined, self.sizes, self.words)
-
-    @classmethod
-    def from_all(cls, tokens: Sequence[bytes]) -> Tokens:
-        """Return the groups again from ``all``.
-
-        The header as it is written is the longest end of ``tokens`` with its prefix, and the body is the longest
-        end of the rest with prefixes of the body. A header field called URL has tokens with the prefix of links,
-        but other tokens of the head follow them.
-        """
-        raw_header = _start_of_end(tokens, len(tokens), (RAW_HEADER_PREFIX,))
-        body = _start_of_end(tokens, raw_header, BODY_PREFIXES)
-        grouped = cls.__new__(cls)
-        names = tokens if isinstance(tokens, TokenList) else TokenList(tokens)
-        grouped._set_fields(names, (body, raw_header - body, len(tokens) - raw_header))
-        return grouped
-
-    def with_more_head(self, tokens: Sequence[bytes]) -> Tokens:
-        """Return these tokens with others of the head before them."""
-        head, body, raw_header = self.sizes
-        joined = b"\n".join(filter(None, (*tokens, self.all.joined)))
-        return Tokens.from_joined(joined, (head + len(tokens), body, raw_header))
-
-    def without_words(self) -> Tokens:
-        """Return these tokens for what remembers them."""
-        tokens = Tokens.__new__(Tokens)
-        tokens._set_fields(self.all, self.sizes)
-        return tokens
-
-    @property
-    def shown(self) -> TokenList:
-        """What people are shown in place of ``all``: the words where they are known."""
-        return self.all if self.words is None else self.words
-
-    @property
-    def head(self) -> tuple[bytes, ...]:
-        """The tokens of header and structure."""
-        return self.groups[0]
-
-    @property
-    def body(self) -> tuple[bytes, ...]:
-        """The tokens of words and links."""
-        return self.groups[1]
-
-    @property
-    def raw_header(self) -> tuple[bytes, ...]:
-        """The tokens of the header as it is written."""
-        return self.groups[2]
-
-    @property
-    def groups(self) -> tuple[tuple[bytes, ...], tuple[bytes, ...], tuple[bytes, ...]]:
-        """The groups, in the order of ``all``."""
-        names, head, body_end = self.all.names, self.sizes[0], self.sizes[0] + self.sizes[1]
-        return names[:head], names[head:body_end], names[body_end:]
-
-
-class TokenizedMessage(NamedTuple):
-    """What is left of a message once it is tokenized: ``Message.key``, its tokens, and whether it is mail.
-
-    ``packed_tokens`` are those of ``LedgerEntry``.
-    """
-
-    key: str
-    tokens: Tokens
-    is_mail: bool = True
-    packed_tokens: bytes = b""
 
 
 class Tokenizer:
@@ -209,13 +91,6 @@ class Tokenizer:
                 ]
             )
         )
-
-
-def _start_of_end(tokens: Sequence[bytes], end: int, prefixes: tuple[bytes, ...]) -> int:
-    """Return where the longest end of ``tokens[:end]`` begins whose tokens all have one of the prefixes."""
-    while end and tokens[end - 1].startswith(prefixes):
-        end -= 1
-    return end
 
 
 def _body_tokens(message: Message, limit: int) -> tuple[tuple[bytes, ...], list[bytes]]:

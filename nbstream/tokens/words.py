@@ -12,8 +12,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nbstream.tokens import token_list
-from nbstream.tokens.token_list import truncate_utf8
+from nbstream.tokens.tokens import MAX_TOKEN_BYTES, truncate_utf8
 from nbstream.tokens.unicode import MARKS, only_known, without_decorations, without_ignorable
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ MAX_WORD_CHARACTERS = 24
 """Longer words are summarised: they are mostly encoded data or random padding."""
 
 # Words are cut here, so that no two different words become the same token when the token is cut.
-_MAX_WORD_BYTES = token_list.MAX_TOKEN_BYTES - len("body:")
+_MAX_WORD_BYTES = MAX_TOKEN_BYTES - len("body:")
 
 # The ASCII characters that make a word, in lower case; all others become a space. Translating and splitting the
 # text is faster than finding words by a pattern.

@@ -8,7 +8,7 @@ import numpy as np
 
 from nbstream.bayes.clues import Clue, PackedClues, TokenClues
 from nbstream.policy.explanation import CountedClue, CountedTokenClues
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 
 
 def packed_clues(

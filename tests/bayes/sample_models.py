@@ -6,7 +6,7 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.clues import Score
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Counts
 from nbstream.bayes.multinomial import TokenCounts
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 
 
 def sample_message(label: str, n: int) -> Tokens:

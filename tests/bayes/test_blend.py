@@ -14,7 +14,7 @@ from nbstream.bayes.classifier import Classifier, OwnCounts, PriorStrength, blen
 from nbstream.bayes.clues import Score, TokenClues
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import ALPHA, TokenCounts, token_log_ratios
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.bayes.sample_models import sample_message, teach, token_counts, trained_counts
 
 STRENGTH = PriorStrength(occurrences=0.5, per_probability=10.0, balancing=1000.0)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.bayes.clues import Clue, TokenClues, strongest_indices
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.bayes.counted_clues import packed_clues
 
 Vote: TypeAlias = tuple[float, bytes]

@@ -19,7 +19,7 @@ from nbstream.bayes.kinds import (
 )
 from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.store.model.ledger import join_sums, split_sums
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 
 CLASSIFIER = KindClassifier(("ham", "newsletter", "notification"))
 TOKENS = [b"body:offer", b"subject:with space", b"url:https://x.example", "körper:é".encode()]

@@ -15,7 +15,7 @@ from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.score import NativeScoring, ScoreOptions
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.bayes.sample_models import sample_message, teach, token_counts
 from tests.engine.native import native_library
 

@@ -17,7 +17,7 @@ from nbstream.bayes.clues import GroupTokens, Score, TokenClues
 from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM, TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, NOVELTY_SUMS, NoveltyDiscount
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.bayes.counted_clues import packed_clues
 from tests.engine.native import native_library
 

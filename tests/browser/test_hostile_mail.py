@@ -14,7 +14,7 @@ from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site, open_site, run_aside
 from tests.browser.test_views import all_views

@@ -20,7 +20,8 @@ from nbstream.correspondents.facts import (
 from nbstream.mail.message import Message
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import PrivateTokenizer, TokenHasher
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
+from nbstream.tokens.tokens import Tokens
 from tests.correspondents.mail import BOB, HASHER, KNOWN, NOW, OURS, READER, answer, facts_of, message, sent
 
 

@@ -14,7 +14,8 @@ import pytest
 from nbstream.engine.choice import LIBRARY_FILE, load_library
 from nbstream.mail.message import Message
 from nbstream.tokens.native_tokenizer import NativeTokenizer
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
+from nbstream.tokens.tokens import Tokens
 
 if TYPE_CHECKING:
     import ctypes

@@ -29,7 +29,7 @@ from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS
 if TYPE_CHECKING:
     from nbstream.filter.results import Check, CheckSeconds
     from nbstream.policy.envelope import BuildEnvelope
-    from nbstream.tokens.tokenizer import Tokens
+    from nbstream.tokens.tokens import Tokens
 
 NOW = 1_800_000_000.0
 """The time of all lessons and checks, in seconds since the epoch."""

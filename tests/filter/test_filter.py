@@ -40,7 +40,8 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.store.settings import MemorySettings
-from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.tokens import Tokens
 from tests.conftest import RedisServer
 from tests.filter.filters import PRIZE, Together, budgeted_filter, labelled, make_filter, with_parts
 from tests.letters import letters

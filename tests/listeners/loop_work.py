@@ -13,7 +13,8 @@ import pytest
 from nbstream.mail import charsets, message, mime
 from nbstream.policy import header
 from nbstream.tokens import tokenizer
-from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.tokens import Tokens
 
 MAX_ON_LOOP = 256 * 1024
 """How many bytes of a message may be rewritten, decoded or tokenized on the thread of the event loop."""

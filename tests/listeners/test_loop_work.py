@@ -12,7 +12,8 @@ from redis.asyncio import Redis
 
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.tokens import Tokens
 from tests.conftest import RedisServer
 from tests.listeners.http.http_listener import open_http
 from tests.listeners.loop_work import HOSTILE, LARGEST, MAX_ON_LOOP, counted_loop_work, hostile_mail, hostile_text

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.tokens.private_tokens import KEY_BYTES, PrivateTokenizer, TokenHasher, is_private
-from nbstream.tokens.tokenizer import Tokenizer, Tokens
+from nbstream.tokens.tokenizer import Tokenizer
+from nbstream.tokens.tokens import Tokens
 from tests.engine.native import native_library
 from tests.tokens.generated_mail import generated_mail
 

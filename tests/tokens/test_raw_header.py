@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.tokens.header_tokens import raw_header_tokens
-from nbstream.tokens.token_list import MAX_TOKEN_BYTES
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
+from nbstream.tokens.tokens import MAX_TOKEN_BYTES, Tokens
 
 
 def tokens_of(header: bytes, limit: int = 500) -> tuple[bytes, ...]:

@@ -7,8 +7,7 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.tokens.token_list import TokenList
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import TokenList, Tokens
 
 names_of_tokens = st.lists(st.binary(min_size=1).map(lambda name: name.replace(b"\n", b"_")))
 

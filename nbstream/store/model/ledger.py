@@ -15,7 +15,7 @@ from nbstream.bayes.kinds import kind_of_sums
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.tokens import MAX_TOKENS
-from nbstream.tokens.token_list import TokenList, join_tokens
+from nbstream.tokens.tokens import TokenList, join_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

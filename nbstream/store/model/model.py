@@ -37,7 +37,7 @@ from nbstream.store.model.scan import remove_keys, scan_counts, scan_hash, scan_
 from nbstream.store.model.scripts import is_of_model, lesson_count, pack_names
 from nbstream.store.model.signature import verify_signature
 from nbstream.store.redis_errors import store_errors
-from nbstream.tokens.token_list import join_tokens
+from nbstream.tokens.tokens import join_tokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

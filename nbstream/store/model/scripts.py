@@ -33,7 +33,7 @@ from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import history, ledger
 from nbstream.store.model.keys import RetentionLimits
-from nbstream.tokens.token_list import TokenList, join_tokens
+from nbstream.tokens.tokens import TokenList, join_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

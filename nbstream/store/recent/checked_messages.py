@@ -33,7 +33,7 @@ from nbstream.store.model.ledger import split_tokens
 from nbstream.store.recent import stored_form
 from nbstream.store.recent.message_rows import MessageRow, normalize_address, recipient_indices
 from nbstream.store.redis_errors import store_errors
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

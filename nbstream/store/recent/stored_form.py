@@ -35,7 +35,7 @@ from nbstream.tokens.token_groups import NOVELTY_GROUPS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.tokens.tokenizer import Tokens
+    from nbstream.tokens.tokens import Tokens
 
 
 DICTIONARY_ID = 32_769

@@ -36,7 +36,7 @@ from nbstream.bayes.novelty import NOVELTY_SUMS
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.signature import difference
-from nbstream.tokens.token_list import MAX_TOKEN_BYTES
+from nbstream.tokens.tokens import MAX_TOKEN_BYTES
 
 COMMON, AUTOLEARNED = "common", "autolearned"
 """The names of two models in a file: the common one, and what was learned without people."""

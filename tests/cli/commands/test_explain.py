@@ -14,7 +14,7 @@ from nbstream.mail.message import Message
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.store.settings import MemorySettings
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.cli.taught import Taught
 from tests.filter.filters import make_filter
 from tests.letters import letters

@@ -18,7 +18,7 @@ from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
 from nbstream.store.settings import MemorySettings
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from nbstream.users.preferences import UserPreferences
 from tests.cli.taught import Taught
 

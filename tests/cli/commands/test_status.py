@@ -12,7 +12,7 @@ from nbstream.daemon.status import DaemonStatus, WorkerStatus
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.store.settings import MemorySettings
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from nbstream.wire.api_json import iso_time
 from tests.cli.taught import Taught
 

@@ -19,7 +19,7 @@ from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.recent import stored_form
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.bayes.counted_clues import counted_clues
 from tests.fuzz.shown_records import show_message
 from tests.fuzz.target import Choices, FuzzTarget

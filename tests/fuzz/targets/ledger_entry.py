@@ -16,7 +16,7 @@ from nbstream.store.model.ledger import (
     split_tokens,
     unpack_tokens,
 )
-from nbstream.tokens.token_list import join_tokens
+from nbstream.tokens.tokens import join_tokens
 from tests.fuzz.target import FuzzTarget
 
 

@@ -10,8 +10,8 @@ from nbstream.mail.mime import MessageLimits
 from nbstream.policy.header import MessageReader, escape_token
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.origins import token_origin
-from nbstream.tokens.token_list import MAX_TOKEN_BYTES
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions, Tokens
+from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
+from nbstream.tokens.tokens import MAX_TOKEN_BYTES, Tokens
 from tests.fuzz.target import Choices, FuzzTarget
 
 _LIMITS = (MessageLimits(), MessageLimits(look_bytes=66_000, max_parts=3, max_depth=2))

@@ -23,7 +23,7 @@ from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.server.limits import BytesInFlight
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
 from tests.waiting import DEADLINE_SECONDS

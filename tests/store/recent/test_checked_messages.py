@@ -34,7 +34,7 @@ from nbstream.store.recent.checked_messages import (
 from nbstream.store.recent.stored_form import compress
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens import MAX_TOKENS
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.bayes.counted_clues import counted_clues
 from tests.conftest import RedisServer
 from tests.store.bombs import MANY_BYTES, MANY_TOKENS, little_memory

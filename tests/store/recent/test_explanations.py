@@ -19,7 +19,7 @@ from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
-from nbstream.tokens.tokenizer import Tokens
+from nbstream.tokens.tokens import Tokens
 from tests.bayes.counted_clues import counted_clues
 from tests.bayes.sample_models import sample_message, score_of, trained_counts
 
