@@ -157,6 +157,7 @@ class LessonGroups:
             self._teaching = None
             for step in tuple(self._steps):
                 await cancel_and_wait(step)
+            self._known_counts = self._make_known_counts()
             left = [*self._begun.values(), *self._waiting]
             self._waiting.clear()
             for lesson in left:
@@ -239,14 +240,16 @@ class LessonGroups:
         said = [(one.feedback.class_name, entry) for one, entry in entries if entry]
         if changes := [entry.change for class_name, entry in said if entry.class_name == class_name]:
             await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
+        if not self._steps and not left[0].is_one_of_many:  # of many lessons most tokens are known already
+            self._known_counts = self._make_known_counts()
         rows = await self._read_rows([count_names(one.feedback.message.tokens, entry) for one, entry in entries])
         return [(*lesson, of_one) for lesson, of_one in zip(entries, rows, strict=True)]
 
     async def _read_rows(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows]:
-        if not self._steps:
-            self._known_counts = self._make_known_counts()
-        elif not self._scorer.has_budgets and (rows := await self._known_counts.read_ahead(names)) is not None:
-            return rows
+        if self._steps and not self._scorer.has_budgets:
+            rows = await self._known_counts.read_ahead(names)
+            if rows is not None:
+                return rows
         await self._wait_for_steps(left=0)
         return await self._known_counts.read(names)
 
