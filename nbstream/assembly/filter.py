@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from nbstream import filter as filter_
 from nbstream.assembly.policy import make_evidence_reader, make_filter_policy, make_own_model_names
 from nbstream.assembly.store import (
-    make_autolearn_model,
     make_correspondent_reader,
     make_hasher,
     make_model,
@@ -24,7 +23,7 @@ from nbstream.bayes import calibration, classifier
 from nbstream.correspondents.facts import CorrespondentTokenizer
 from nbstream.engine.choice import PYTHON, Engine, choose_engine
 from nbstream.engine.name_numbers import make_name_numbers
-from nbstream.filter import Autolearner, AutolearnLayer
+from nbstream.filter import Autolearner
 from nbstream.filter.scorer import Scorer
 from nbstream.own_models.filters import OwnFilters
 from nbstream.store.model.model import Model
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from nbstream.filter import CountSource, LessonStore
     from nbstream.store.canaries import Canaries
     from nbstream.store.recent.checked_messages import RecentMessages
+    from nbstream.store.user_labels import UserLabels
 
 _LESSON_SECONDS = 5.0  # of one command of Redis
 
@@ -74,7 +74,8 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
     wrap_tokenizer: Callable[[tokenizer.Tokenizer], tokenizer.Tokenizer] | None = None,
     known: Callable[[], CorrespondentFacts] | None = None,
     checked_messages: RecentMessages | None = None,
-    autolearn_layer: filter_.AutolearnLayer | None = None,
+    uses_automatic: bool = False,
+    user_labels: UserLabels | None = None,
     check_queue: filter_.CheckQueue | None = None,
     canaries: Canaries | None = None,
     engine: Engine = PYTHON,
@@ -83,8 +84,8 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
 
     ``engine`` takes messages apart and scores them by the counts of ``counts``, whatever holds them.
     ``wrap_tokenizer`` may wrap what takes messages apart; ``known`` is that of ``make_model_tokenizer``.
-    ``counts`` is the mirror or the model itself that people teach, ``autolearn_layer`` the layer that is learned
-    without people.
+    ``counts`` is the mirror or the model itself, and ``uses_automatic`` says whether checks use what is learned
+    there without people.
     """
     own_tokenizer = make_model_tokenizer(settings, engine, known)
     parts = filter_.FilterParts(
@@ -95,7 +96,8 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
         counts=counts,
         observer=observer or filter_.FilterObserver(),
         checked_messages=checked_messages,
-        autolearn_layer=autolearn_layer,
+        uses_automatic=uses_automatic,
+        user_labels=user_labels,
         check_queue=check_queue,
         canaries=canaries,
         make_name_numbers=partial(make_name_numbers, engine.native_library),
@@ -119,11 +121,6 @@ async def open_one_shot_filter(
     async with open_running_redis(settings) as clients:
         model = make_model(settings, clients.client)
         await model.open(sign=sign)
-        layer = None
-        if settings.autolearn:
-            layer_model = make_autolearn_model(settings, clients.client)
-            await layer_model.open(sign=sign)
-            layer = filter_.AutolearnLayer(layer_model, layer_model, make_user_labels(settings, clients.client))
         recent_messages = make_recent_messages(settings, model)
         store = make_correspondent_reader(settings, clients.client) if reads_messages else None
         facts = await store.load() if store else None
@@ -133,7 +130,8 @@ async def open_one_shot_filter(
             model,
             known=(lambda: facts) if facts else None,
             checked_messages=recent_messages,
-            autolearn_layer=layer,
+            uses_automatic=bool(settings.autolearn),
+            user_labels=make_user_labels(settings, clients.client) if settings.autolearn else None,
             engine=engine,
         )
         try:
@@ -151,16 +149,14 @@ async def open_one_shot_filter(
 
 def make_autolearner(
     settings: Settings,
-    people: LessonStore,
+    model: LessonStore,
     counts: CountSource,
-    layer: AutolearnLayer,
     report_outcome: Callable[[str, str], object] = lambda _label, _outcome: None,
 ) -> Autolearner:
-    """Return what learns without people; ``counts`` are those of ``people`` alone.
+    """Return what learns without people into ``model``, whose counts are ``counts``.
 
     ``report_outcome`` is called with the label and the outcome of each lesson.
     """
     assert settings.autolearn is not None
-    policy = make_filter_policy(settings)
-    scorer = Scorer(classifier.Classifier(), calibration.Calibration(), counts, policy)
-    return Autolearner(people, layer, scorer, settings.autolearn, report_outcome)
+    by_people = Scorer(classifier.Classifier(), calibration.Calibration(), counts, make_filter_policy(settings))
+    return Autolearner(model, counts, by_people, settings.autolearn, report_outcome)

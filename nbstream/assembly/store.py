@@ -19,7 +19,6 @@ from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
 from nbstream.store.mirror.follower import BLOCK_SECONDS, Followed, Follower
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model, temporary_model, temporary_name
@@ -229,8 +228,6 @@ def make_archived_model(settings: Settings, client: Redis, name: str) -> Model:
     """Return the model of the site that has this name in the file of an export."""
     if name == archive.COMMON:
         return make_model(settings, client)
-    if name == archive.AUTOLEARNED:
-        return make_autolearn_model(settings, client)
     return make_own_model(settings, client, name.removeprefix(archive.OWN_PREFIX))
 
 
@@ -241,17 +238,6 @@ def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = 
         clients.client,
         settings.model.name,
         library=engine.native_library,
-    )
-
-
-def make_autolearn_model(settings: Settings, client: Redis, name: str | None = None) -> AutolearnModel:
-    """Return the layer that is learned without people, of the model of the settings or of the model ``name``."""
-    ledger_seconds = settings.model.ledger_days * _DAY_SECONDS
-    return AutolearnModel(
-        client,
-        name or settings.model.name,
-        ledger_seconds,
-        key_fingerprint(settings),
     )
 
 
@@ -291,16 +277,6 @@ async def open_sender_lists(settings: Settings) -> AsyncIterator[StoredSenderLis
     """
     async with open_running_redis(settings) as clients:
         yield StoredSenderLists(clients.client, ModelKeys(settings.model.name))
-
-
-@asynccontextmanager
-async def open_autolearn_model(settings: Settings) -> AsyncIterator[AutolearnModel]:
-    """Open the layer that is learned without people, in use or not, whatever version wrote it.
-
-    Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
-    """
-    async with open_running_redis(settings) as clients:
-        yield make_autolearn_model(settings, clients.client)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -42,7 +42,7 @@ SUM_PREFIX = b"="
 """The first byte of the name of every sum."""
 
 _ZERO_ROW = 0  # this row stays zero: it holds the counts of every unknown token
-_INITIAL_CAPACITY = 1024
+_INITIAL_CAPACITY = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,17 @@ class Totals:
             _increased(self.token_weights, column, weight),
             self.vocabulary_size + new_tokens,
         )
+
+
+class AutomaticCounts(NamedTuple):
+    """The counts of some tokens as they were learned without people, shape (n, classes), and the totals.
+
+    ``generation`` is that of the columns in which they are; see ``bayes.kinds.automatic_columns``.
+    """
+
+    rows: NDArray[np.int64]
+    totals: Totals
+    generation: int
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -50,9 +50,22 @@ _MESSAGES_NAME = re.compile(rb"=([a-z][a-z0-9-]{0,30})/messages")
 _DIGEST_BYTES = 9  # twelve characters of base64: no other name ends like that
 
 
-def label_of(class_name: str) -> str:
-    """Return the label of the messages of a class: those of every class but spam are ham."""
-    return "spam" if class_name == "spam" else PLAIN
+def label_of(column: str) -> str:
+    """Return the label of the messages of a class or a column: those of every class but spam are ham."""
+    return "spam" if column == "spam" or column.startswith("auto-spam:") else PLAIN
+
+
+def automatic_columns(generation: int) -> tuple[str, str]:
+    """Return the columns of what is learned without people, in the order of ``CLASSES``.
+
+    To forget all of that is to begin the next generation. The name of no class has a colon.
+    """
+    return f"auto-{CLASSES[0]}:{generation}", f"auto-{CLASSES[1]}:{generation}"
+
+
+def is_automatic(column: str) -> bool:
+    """Return whether the column has what was learned without people."""
+    return ":" in column
 
 
 def kind_of(class_name: str) -> str:

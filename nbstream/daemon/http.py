@@ -138,7 +138,6 @@ class _PageMaker:
             history=model.history.of_message,
             rows=find_rows,
             policy_labels=self._policy_labels,
-            autolearned_label=lookups.autolearned_label,
             class_names=lookups.class_names,
         )
         views: list[View] = [

@@ -135,5 +135,5 @@ class DaemonMetrics:
         CorrespondentGauges(self.registry, correspondents)
 
     def watch_autolearned(self, mirror: Mirror) -> None:
-        """Export the state of the layer that is learned without people."""
+        """Export the state of what was learned without people."""
         AutolearnGauges(self.registry, mirror)

@@ -154,8 +154,8 @@ class ModelLookups:
         totals = self.parts.mirror.totals
         if totals is None:
             return None
-        layer = self.parts.autolearn
-        return model_state(totals, self.policy().min_learned, layer.mirror.totals if layer else None)
+        automatic = self.parts.mirror.automatic_totals if self.parts.autolearner else None
+        return model_state(totals, self.policy().min_learned, automatic)
 
     def findings(self) -> Sequence[Finding]:
         """Return what is not as it should be with what the model has learned, and with its budgets."""
@@ -184,14 +184,8 @@ class ModelLookups:
 
     def autolearned(self) -> Mapping[str, int] | None:
         """Return how many messages of each class were learned without people; None where none are to be."""
-        layer = self.parts.autolearn
-        return (layer.mirror.totals or Totals()).messages_by_label() if layer else None
-
-    async def autolearned_label(self, message_key: str) -> str | None:
-        """Return what a message was learned as without people, None if it was not. Raises ``StoreUnavailable``."""
-        layer = self.parts.autolearn
-        entry = await layer.model.entry(message_key) if layer else None
-        return entry.label if entry else None
+        totals = self.parts.mirror.automatic_totals or Totals()
+        return totals.messages_by_label() if self.parts.autolearner else None
 
     async def find_suspects(self, message_keys: Iterable[str]) -> Sequence[Suspect]:
         """Return the learned messages whose label may be wrong. Raises ``StoreUnavailable``."""

@@ -11,7 +11,6 @@ from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_own_model_names
 from nbstream.assembly.store import (
-    make_autolearn_model,
     make_correspondent_store,
     make_follower,
     make_model,
@@ -22,8 +21,6 @@ from nbstream.assembly.store import (
 from nbstream.correspondents.store import Correspondents
 from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
 from nbstream.filter import (
-    AutolearnLayer,
-    AutolearnReconciler,
     CheckQueue,
     CompositeObserver,
     KeptMailLearner,
@@ -54,34 +51,8 @@ if TYPE_CHECKING:
     from nbstream.own_models.store import OwnModels
     from nbstream.server.runtime import Runtime
     from nbstream.store.mirror.follower import Followed, Follower
-    from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
-
-
-@dataclass(frozen=True, slots=True)
-class AutolearnParts:
-    """The layer that is learned without people, and what learns it."""
-
-    model: AutolearnModel
-    mirror: Mirror
-    layer: AutolearnLayer
-    learner: Autolearner
-
-
-def make_autolearn_parts(
-    settings: Settings,
-    clients: RedisClients,
-    model: Model,
-    mirror: Mirror,
-    layer_mirror: Mirror,
-    metrics: DaemonMetrics,
-) -> AutolearnParts:
-    """Return the parts beside ``model``, which people teach, and its ``mirror``."""
-    layer_model = make_autolearn_model(settings, clients.client)
-    layer = AutolearnLayer(layer_model, layer_mirror, make_user_labels(settings, clients.client))
-    learner = make_autolearner(settings, model, mirror, layer, metrics.filter.autolearned)
-    return AutolearnParts(layer_model, layer_mirror, layer, learner)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +71,7 @@ class ServerParts:
     spam_filter: Filter
     next_hop: NextHop
     quarantine: Quarantine
-    autolearn: AutolearnParts | None
+    autolearner: Autolearner | None
     sender_lists: FollowedSenderLists
     background: BackgroundTasks
     own_models: OwnModels
@@ -141,13 +112,11 @@ def make_parts(
         user_of,
     )
     observers: list[FilterObserver] = [metrics.filter, RememberingObserver(recent_messages.remember)]
-    autolearn = None
+    autolearner = None
     if settings.autolearn:
-        layer_mirror = Mirror(make_autolearn_model(settings, clients.client), engine.native_library)
-        followed.append(layer_mirror)
-        autolearn = make_autolearn_parts(settings, clients, model, mirror, layer_mirror, metrics)
-        observers.append(autolearn.learner)
-        metrics.watch_autolearned(autolearn.mirror)
+        autolearner = make_autolearner(settings, model, mirror, metrics.filter.autolearned)
+        observers.append(autolearner)
+        metrics.watch_autolearned(mirror)
     store, correspondents = make_correspondent_store(settings, clients.client), None
     if store:
         correspondents = Correspondents(store, metrics.correspondents.count)
@@ -160,7 +129,8 @@ def make_parts(
         CompositeObserver(*observers),
         known=correspondents.known_now if correspondents else None,
         checked_messages=recent_messages,
-        autolearn_layer=autolearn.layer if autolearn else None,
+        uses_automatic=autolearner is not None,
+        user_labels=make_user_labels(settings, clients.client) if autolearner else None,
         check_queue=CheckQueue(),
         canaries=Canaries(settings.state_dir / CANARY_FOLDER),
         engine=engine,
@@ -176,7 +146,7 @@ def make_parts(
         quarantine=Quarantine(
             settings.quarantine_folder, settings.quarantine, user_of, metrics.delivery.quarantine_full
         ),
-        autolearn=autolearn,
+        autolearner=autolearner,
         sender_lists=sender_lists,
         background=BackgroundTasks(metrics.process.background_failed),
         own_models=own_models,
@@ -202,14 +172,14 @@ def start_background_work(
         background.start("sent mail", parts.correspondents.record)
     if parts.clients.embedded is None:
         background.every("primary", 2.0, partial(look_for_primary, parts.clients.client))
-    if parts.autolearn:
-        background.start("autolearner", parts.autolearn.learner.run)
+    if parts.autolearner:
+        background.start("autolearner", parts.autolearner.run)
     if does_chores:
         _start_chores(settings, parts, runtime)
 
 
 def _start_chores(settings: Settings, parts: ServerParts, runtime: Callable[[], Runtime]) -> None:
-    background, model, autolearn, metrics = parts.background, parts.model, parts.autolearn, parts.metrics
+    background, model, metrics = parts.background, parts.model, parts.metrics
     retention = QuarantineRetention(parts.quarantine, settings.quarantine, metrics.delivery.quarantine_swept)
     background.every("retention", 60.0, retention.step)
     if settings.digest:
@@ -225,12 +195,8 @@ def _start_chores(settings: Settings, parts: ServerParts, runtime: Callable[[], 
         client, next_hop = parts.clients.client, parts.next_hop
         digests = make_digests(settings, client, next_hop, parts.state, user_of, count=count)
         background.every("digest", 60.0, lambda: digests.step(time.time()))
-    if autolearn:
-        layer_model = autolearn.model
-        reconciler = AutolearnReconciler(autolearn.layer, lambda: layer_model.disputed_messages(model))
-        background.every("reconciler", 3600.0, reconciler.reconcile)
-        if settings.kept_seconds is not None:
-            _start_kept_mail(parts, autolearn.mirror, settings.kept_seconds)
+    if parts.autolearner and settings.kept_seconds is not None:
+        _start_kept_mail(parts, settings.kept_seconds)
     unused_days = settings.own_models.expire_days
     if unused_days is not None:
         index = OwnModelIndex(parts.clients.client, settings.model.name)
@@ -239,19 +205,18 @@ def _start_chores(settings: Settings, parts: ServerParts, runtime: Callable[[], 
     max_tokens = settings.model.max_tokens
     if max_tokens is not None:
         background.every("evictor", 0.0, Evictor(model, parts.mirror, max_tokens, metrics.store.evicted).step)
-        if autolearn:
-            evictor = Evictor(autolearn.model, autolearn.mirror, max_tokens, metrics.store.evicted)
+        if parts.autolearner:
+            evictor = Evictor(model, parts.mirror, max_tokens, metrics.store.evicted, automatic=True)
             background.every("auto evictor", 0.0, evictor.step)
 
 
-def _start_kept_mail(parts: ServerParts, layer_mirror: Mirror, kept_seconds: float) -> None:
+def _start_kept_mail(parts: ServerParts, kept_seconds: float) -> None:
     spam_filter = parts.spam_filter
     learner = KeptMailLearner(spam_filter.parts, spam_filter.policy, parts.metrics.filter.autolearned)
     walk = KeptMailWalk(learner, parts.recent_messages.oldest_between, kept_seconds)
 
     async def walk_when_loaded() -> None:
         await parts.mirror.loaded.wait()
-        await layer_mirror.loaded.wait()
         await walk.step()
 
     parts.background.every("kept mail", 60.0, walk_when_loaded)

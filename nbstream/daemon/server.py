@@ -83,8 +83,8 @@ class Server:
     """Serves mail in one process; ``run`` returns after a drain.
 
     ``worker`` is the number of this process among several, from 1 on; None where it is the only one. The only one,
-    or the first, also does what is done once for all: the quarantine's retention, the vocabulary's limit, taking
-    back what was learned without people and is disputed, and the warning of a Redis that would lose something.
+    or the first, also does what is done once for all: the quarantine's retention, the vocabulary's limit,
+    and the warning of a Redis that would lose something.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from nbstream.assembly.policy import make_filter_policy
-from nbstream.assembly.store import make_autolearn_model, make_model, open_running_redis, open_sender_lists
+from nbstream.assembly.store import make_model, open_running_redis, open_sender_lists
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.daemon.model_lookups import budget_findings, describe_counts, learned_findings
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
@@ -86,10 +86,9 @@ async def examine_model(site: Site) -> Sequence[Finding]:
 
 async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
     yield FORMAT(name=model.keys.model)
-    totals = await model.totals()
+    totals, automatic, _ = await model.stored_totals()
     settings = site.settings
-    layer = await make_autolearn_model(settings, model.client).totals() if settings.autolearn else None
-    state = model_state(totals, settings.model.min_learned.model_dump(), layer)
+    state = model_state(totals, settings.model.min_learned.model_dump(), automatic if settings.autolearn else None)
     for finding in learned_findings(state, totals.vocabulary_size, settings.model.max_tokens):
         yield finding
     async for finding in _kinds(site, model):

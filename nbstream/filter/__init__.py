@@ -5,7 +5,7 @@ Redis and the mirror of this process has it. Both may be repeated: the second ca
 unless a person insists.
 """
 
-from nbstream.filter.autolearner import Autolearner, AutolearnReconciler
+from nbstream.filter.autolearner import Autolearner
 from nbstream.filter.filter import Filter, LabelledMessage, LearnableMessage
 from nbstream.filter.kept_mail import KeptMailLearner, KeptMailWalk
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
@@ -26,13 +26,11 @@ from nbstream.filter.results import (
     OwnModelUse,
 )
 from nbstream.filter.scorer import CheckQueue
-from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore, learned_by_class
+from nbstream.filter.sources import CountSource, LessonStore, learned_by_class
 from nbstream.tokens.tokens import TokenizedMessage
 
 __all__ = [
     "OWN_MODEL_UNAVAILABLE",
-    "AutolearnLayer",
-    "AutolearnReconciler",
     "Autolearner",
     "Check",
     "CheckQueue",

@@ -1,12 +1,10 @@
-"""Autolearning: messages of which a check is sure are learned too, without people, in a layer of their own.
+"""Autolearning: messages of which a check is sure are learned too, without people, in columns of their own.
 
 Rules:
 
 - No check waits for autolearning. Candidates wait in a bounded queue, and one task learns them.
-- A message that a person has labelled is not autolearned. A person's label takes back what was autolearned of the
-  message before. Both sides write first and read the ledger of the other side afterwards, or in the same step, as
-  the lessons of a group do. Of two lessons at the same moment at least one sees the other, and the person's lesson
-  stays.
+- A message that a person has labelled is not autolearned. A person's label on one that was autolearned is a
+  relearn like any other: its step takes back exactly what was autolearned. All entries are in one ledger.
 - What a sender list decides is not learned: somebody has said it of the sender, and nobody of the message.
 - What is unlike learned spam is not learned: sure is what is sure with its discount. The fewer spam is learned,
   the fewer ham is (``policy.autolearn.is_balanced``).
@@ -19,66 +17,69 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.errors import NbstreamError
-from nbstream.filter.message_counts import AutolearnedCounts
 from nbstream.filter.parts import FilterObserver
-from nbstream.filter.sources import AUTOLEARN_SOURCE
 from nbstream.policy.autolearn import MAX_LEAD, WEIGHT_SHARE, is_balanced, is_known
-from nbstream.store.model.history import Assessment
+from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 
 if TYPE_CHECKING:
     from nbstream.filter.results import Check, CheckSeconds
     from nbstream.filter.scorer import Scorer
-    from nbstream.filter.sources import AutolearnLayer, LessonStore
+    from nbstream.filter.sources import CountSource, LessonStore
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.settings import AutolearnSettings
 
 _log = logging.getLogger(__name__)
 
 MAX_QUEUED = 256  # candidates: the same number as of checks that wait to be remembered, at most 6 MB
+AUTOLEARN_SOURCE = "auto"
 
 
-class AutolearnReconciler:
-    """Takes back what was autolearned of messages that people have labelled since.
+async def learn_automatically(
+    model: LessonStore, counts: CountSource, message_key: str, entry: LedgerEntry, assessment: Assessment
+) -> str:
+    """Learn a message without people, unless it is learned already.
 
-    A lesson does that itself, but not the lessons that an import brings, that an undo restores, or that are
-    learned by a process with autolearning switched off. ``disputed_messages`` finds the keys of those messages.
+    ``counts`` show what ``model`` stores, and ``assessment`` is what it says of the message. Returns ``learned``,
+    ``human`` or ``already``. Raises ``StoreUnavailable``; the call may be repeated then.
     """
-
-    def __init__(self, layer: AutolearnLayer, disputed_messages: Callable[[], AsyncIterator[str]]) -> None:
-        self._layer = layer
-        self._disputed_messages = disputed_messages
-
-    async def reconcile(self) -> None:
-        """Take back all that is disputed now. Raises ``StoreUnavailable``."""
-        async for message_key in self._disputed_messages():
-            await self._layer.withdraw(message_key)
+    present = await model.entry(message_key)
+    if present is None:
+        note = LessonNote(entry.source, entry.actor, assessment, assessment)
+        answer = await model.commit_lesson(message_key, None, entry, note)
+        if isinstance(answer, bytes):
+            await counts.wait_until_applied(answer)
+            return "learned"
+        present = answer.entry
+    return "already" if present and present.is_automatic else "human"
 
 
 class Autolearner(FilterObserver):
     """Learns the messages of which a check is sure. It is an observer of the filter.
 
-    ``taught_model`` is the model that people teach, and ``scorer`` scores over its counts alone.
+    ``counts`` show what ``model`` stores, and ``scorer`` scores by what people taught alone.
     ``report_outcome`` is called for each candidate with its label and its outcome: ``learned``, ``already``,
     ``known``, ``unbalanced``, ``human``, ``unsure``, ``failed`` or ``dropped``.
     """
 
     def __init__(
         self,
-        taught_model: LessonStore,
-        layer: AutolearnLayer,
+        model: LessonStore,
+        counts: CountSource,
         scorer: Scorer,
         settings: AutolearnSettings,
         report_outcome: Callable[[str, str], object] = lambda _label, _outcome: None,
         max_lead: int = MAX_LEAD,
     ) -> None:
-        self._taught_model = taught_model
-        self._layer = layer
+        self._model = model
+        self._counts = counts
         self._scorer = scorer
         self._settings = settings
         self._report_outcome = report_outcome
@@ -133,20 +134,21 @@ class Autolearner(FilterObserver):
     async def _learn(self, check: Check, label: str) -> str:
         tokens = check.tokens
         counts = await self._scorer.read_counts(tokens.all.names)
-        check_by_people = self._scorer.check(check.id, tokens, counts)  # without the layer
+        check_by_people = self._scorer.check(check.id, tokens, counts)
         # Kept mail makes a model ready, too: what people alone taught is too little then to be sure by.
         if check_by_people.state.is_learning or self._settings.label(check_by_people.probability) != label:
             return "unsure"
-        rows, totals = await self._layer.counts.look_up(tokens.all.names)
-        by_both = self._scorer.score_by_both(tokens, counts, AutolearnedCounts(rows, totals))
+        automatic = await self._counts.look_up_automatic(tokens.all.names)
+        by_both = self._scorer.score_by_both(tokens, counts, automatic)
         if is_known(label, check_by_people.score) or is_known(label, by_both):
             return "known"
-        if not is_balanced(label, totals.messages, self._max_lead):
+        if not is_balanced(label, automatic.totals.messages, self._max_lead):
             return "unbalanced"
         # No sums: the calibration learns nothing, because what the model says of itself is no evidence.
         weight = round(WEIGHT_SHARE * lesson_weight(check_by_people.score, label))
+        column = automatic_columns(automatic.generation)[CLASSES.index(label)]
         entry = LedgerEntry(
-            secrets.token_hex(8), label, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score
+            secrets.token_hex(8), column, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score
         )
         assessment = Assessment(check.probability, str(check.verdict))
-        return await self._layer.learn(check.id, entry, assessment, self._taught_model)
+        return await learn_automatically(self._model, self._counts, check.id, entry, assessment)

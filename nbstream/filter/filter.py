@@ -17,6 +17,7 @@ from nbstream.filter.lesson_plan import Feedback
 from nbstream.filter.results import CheckSeconds, Lesson
 from nbstream.filter.scorer import decide_check
 from nbstream.policy.lesson_source import Insistence, LessonSource
+from nbstream.store.model.ledger import entry_of_people
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokens import TokenizedMessage, Tokens
 
@@ -244,9 +245,9 @@ class Filter:
 class MessageRecord:
     """The two explanations of a message, and what is stored of it.
 
-    ``checked`` is the message as it was checked, ``entry`` its ledger entry. At least one of them is there. An
-    entry that ``has_most_weight`` cannot be insisted on. ``kind`` is how probable each kind is now; None for spam,
-    and where no kinds are configured.
+    ``checked`` is the message as it was checked, ``entry`` the ledger entry that people made; a message that was
+    learned without them has an ``automatic_label`` instead. An entry that ``has_most_weight`` cannot be insisted
+    on. ``kind`` is how probable each kind is now; None for spam, and where no kinds are configured.
     """
 
     id: str
@@ -256,6 +257,7 @@ class MessageRecord:
     entry: LedgerEntry | None
     has_most_weight: bool = False
     kind: KindScores | None = None
+    automatic_label: str | None = None
 
 
 async def find_message_record(
@@ -274,7 +276,10 @@ async def find_message_record(
     else:
         return None
     check = await scorer.check_now(message_key, tokens)
-    has_most_weight = entry is not None and not insisted_weights(entry.weight)
+    taught = entry_of_people(entry)
+    has_most_weight = taught is not None and not insisted_weights(taught.weight)
+    automatic_label = entry.label if entry and not taught else None
+    now = check.explain(time.time())
     return MessageRecord(
-        message_key, check.explain(time.time()), explanation, checked, entry, has_most_weight, check.kind
+        message_key, now, explanation, checked, taught, has_most_weight, check.kind, automatic_label
     )

@@ -3,12 +3,12 @@
 Rules:
 
 - A message is kept when nobody labelled it for some time, in whatever model, and its verdict did not send it to
-  Junk. It is learned as ham in the autolearn layer, once, and a person's label takes that back. What a sender list
+  Junk. It is learned as ham without people, once, and a person's label takes that back. What a sender list
   decided is no kept mail.
 - Kept mail is learned, and counts, as long as people have taught fewer ham than the model needs. After that its
-  lessons stay in the layer, with the bounded effect that all lessons there have, and no more are added.
+  lessons stay, with the bounded effect that all automatic lessons have, and no more are added.
 - No check waits for it. A walk takes the oldest of the remembered messages in bounded steps. Several processes may
-  walk: the ledger of the layer has each message once.
+  walk: the ledger has each message once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import HAM
 from nbstream.errors import StoreIncompatible
-from nbstream.filter.sources import KEPT_MAIL_SOURCE
+from nbstream.filter.autolearner import learn_automatically
 from nbstream.policy.autolearn import WEIGHT_SHARE, counts_kept_mail, is_kept_ham
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.history import Assessment
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+KEPT_MAIL_SOURCE = "kept"
 _HAM = CLASSES[HAM]
 _STEP = 100  # messages a walk: each takes two milliseconds of this process
 
 
 class KeptMailLearner:
-    """Learns kept mail as ham in the autolearn layer of ``parts``, which have one.
+    """Learns kept mail as ham without people, with the ``parts`` of a filter that uses what is learned so.
 
     ``report_outcome`` is called for each message with its label and its outcome: ``kept`` (it is learned),
     ``already``, ``human``, ``unsure`` (the present counts do not call it ham) or ``failed``.
@@ -53,8 +55,6 @@ class KeptMailLearner:
         policy: FilterPolicy,
         report_outcome: Callable[[str, str], object] = lambda _label, _outcome: None,
     ) -> None:
-        assert parts.autolearn_layer is not None
-        self._layer = parts.autolearn_layer
         self._parts = parts
         self._needed = policy.min_learned
         self._scorer = parts.make_scorer(policy)
@@ -78,17 +78,19 @@ class KeptMailLearner:
         return outcome == "kept"
 
     async def _learn(self, message: CheckedMessage) -> str:
-        if await self._layer.has_user_label(message.key):
+        parts = self._parts
+        if parts.user_labels and await parts.user_labels.has(message.key):
             return "human"
         counts = await self._scorer.read_counts(message.tokens.all.names)
         check = self._scorer.check(message.key, message.tokens, counts)
         if not is_kept_ham(check.probability, check.thresholds, check.state):
             return "unsure"
         weight = round(WEIGHT_SHARE * lesson_weight(check.score, _HAM))
-        version, now = secrets.token_hex(8), self._parts.clock()
-        entry = LedgerEntry(version, _HAM, weight, message.tokens.all, now, KEPT_MAIL_SOURCE, "", check.score)
+        column = automatic_columns((await parts.counts.look_up_automatic(())).generation)[HAM]
+        version, tokens, now = secrets.token_hex(8), message.tokens.all, parts.clock()
+        entry = LedgerEntry(version, column, weight, tokens, now, KEPT_MAIL_SOURCE, "", check.score)
         assessment = Assessment(check.probability, str(check.verdict))
-        outcome = await self._layer.learn(message.key, entry, assessment, self._parts.model)
+        outcome = await learn_automatically(parts.model, parts.counts, message.key, entry, assessment)
         return "kept" if outcome == "learned" else outcome
 
 

@@ -7,7 +7,7 @@ Rules:
 - A lesson is planned on the counts that were read for its group, plus what was planned before it. What others
   teach meanwhile is missing there.
 - A group is committed in steps, each of which Redis carries out as a whole. The lessons of a step have the same
-  labels before and after: for lessons of several classes each token would be looked up in all of these.
+  columns before and after: for lessons of several columns each token would be looked up in all of these.
 - Most messages that are learned are new. Therefore the ledger is not looked at before a lesson that comes alone:
   the commit says what it has. Those that come together are looked up together. A lesson that conflicts is planned
   again in the next group, twice at most, and then by itself.
@@ -52,7 +52,7 @@ _MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
 ReportResult: TypeAlias = "Callable[[Lesson | StoreIncompatible], object]"
 
 _Steps: TypeAlias = "defaultdict[tuple[str | None, str | None], LessonBatch]"
-"""The lessons that are planned, by their labels before and after."""
+"""The lessons that are planned, by their columns before and after."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +61,6 @@ class WaitingLesson:
 
     ``is_one_of_many``: it came with others. ``conflicts`` is how often somebody else was faster, and ``conflict``
     what the ledger had the last time. ``has_insisted`` says that the lesson was to insist on a label then.
-    ``autolearned`` is the label of what was learned without people, and taken back for it.
     """
 
     feedback: Feedback
@@ -70,7 +69,6 @@ class WaitingLesson:
     conflicts: int = 0
     conflict: LedgerConflict | None = None
     has_insisted: bool = False
-    autolearned: str | None = None
 
     @property
     def key(self) -> str:
@@ -96,8 +94,7 @@ class LessonGroups:
     def __init__(self, parts: FilterParts, scorer: Scorer) -> None:
         self._model = parts.model
         self._counts = parts.counts
-        self._autolearn_layer = parts.autolearn_layer
-        self._is_own_model = bool(parts.parents)
+        self._user_labels = parts.user_labels if parts.parents else None
         self._tasks = parts.lesson_groups
         self._scorer = scorer
         self._planner = LessonPlanner(scorer, parts.clock)
@@ -207,11 +204,11 @@ class LessonGroups:
             if isinstance(planned, Lesson):
                 unchanged.append((lesson, planned))
                 continue
-            if not steps[planned.labels].has_room(planned):
+            if not steps[planned.columns].has_room(planned):
                 await self._begin_to_commit(steps)
                 steps.clear()
             self._known_counts.apply_lesson(rows, planned.counts_after)
-            steps[planned.labels].add(planned)
+            steps[planned.columns].add(planned)
         await self._begin_to_commit(steps)
         await self._answer_unchanged(unchanged)
 
@@ -223,12 +220,11 @@ class LessonGroups:
         A lesson whose ledger entry cannot be read is answered, and left out. Raises ``StoreUnavailable``.
         """
         await self._note_labels(group)
-        left = [one for one in group if one.key in self._begun]
-        unknown = [one for one in left if one.needs_entry and one.conflict is None]
+        unknown = [one for one in group if one.needs_entry and one.conflict is None]
         found = await self._model.entries([lesson.key for lesson in unknown]) if unknown else ()
         by_key = {lesson.key: entry for lesson, entry in zip(unknown, found, strict=True)}
         entries: list[tuple[WaitingLesson, LedgerEntry | None]] = []
-        for lesson in left:
+        for lesson in group:
             entry = lesson.conflict.entry if lesson.conflict else by_key.get(lesson.key)
             if isinstance(entry, StoreIncompatible):
                 self._fail(lesson, entry)
@@ -254,23 +250,10 @@ class LessonGroups:
         return await self._known_counts.read(names)
 
     async def _note_labels(self, group: Sequence[WaitingLesson]) -> None:
-        """Take back what was autolearned of the messages: a person's label replaces it.
-
-        The commit says whether there is something of a message that seems to be new. The layer is everybody's:
-        what is taught to an own model takes nothing back there. It keeps the message from becoming kept mail,
-        which is mail that nobody has labelled.
-        """
-        layer = self._autolearn_layer
-        if layer and self._is_own_model:
-            for lesson in group:
-                if lesson.feedback.class_name is not None:  # before the lesson: a repeat may change nothing
-                    await layer.note_user_label(lesson.key)
-        elif layer and (disputed := [lesson.key for lesson in group if lesson.needs_entry]):
-            for key, label in (await layer.withdraw_many(disputed)).items():
-                if isinstance(label, StoreIncompatible):
-                    self._fail(self._begun[key], label)
-                else:
-                    self._begun[key].autolearned = label
+        """Note which messages a user labels in an own model: they are no mail that nobody has labelled."""
+        for lesson in group if self._user_labels else ():
+            if self._user_labels and lesson.feedback.class_name is not None:
+                await self._user_labels.add(lesson.key)  # before the lesson: a repeat may change nothing
 
     async def _begin_to_commit(self, steps: _Steps) -> None:
         self._known_counts.end_step()
@@ -289,9 +272,8 @@ class LessonGroups:
         """Commit the lessons of a step, and answer them once the counts show it."""
         planned = [lesson for lesson in batch.lessons if isinstance(lesson, PlannedLesson)]
         lessons = [self._begun[one.message_key] for one in planned]
-        layer = None if self._is_own_model or not self._autolearn_layer else self._autolearn_layer.model
         try:
-            answers = await self._model.commit_lessons(batch, layer)
+            answers = await self._model.commit_lessons(batch)
             if changes := [answer for answer in answers if isinstance(answer, bytes)]:
                 await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
             prequential_scores = await self._scorer.prequential_scores()
@@ -333,8 +315,7 @@ class LessonGroups:
     def _answer(self, lesson: WaitingLesson, result: Lesson) -> None:
         self._begun.pop(lesson.key, None)
         if not lesson.done.done():  # else nobody waits any more
-            label = lesson.autolearned
-            lesson.done.set_result(result.with_withdrawn_label(label) if label else result)
+            lesson.done.set_result(result)
 
     def _fail(self, lesson: WaitingLesson, error: Exception) -> None:
         self._begun.pop(lesson.key, None)

@@ -14,7 +14,7 @@ from nbstream.filter.message_counts import check_room, counts_after_lesson, preq
 from nbstream.filter.results import Contradiction, Lesson, LessonOutcome
 from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.store.model.history import Assessment, LessonNote
-from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.ledger import LedgerEntry, entry_of_people
 from nbstream.store.model.scripts import LessonCommit
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class PlannedLesson(LessonCommit):
     after: Check
 
     @property
-    def labels(self) -> tuple[str | None, str | None]:
-        """The labels of the message before and after the lesson; None for no label."""
-        return self.old.label if self.old else None, self.new.label if self.new else None
+    def columns(self) -> tuple[str | None, str | None]:
+        """The columns of the message before and after the lesson; None for none."""
+        return self.old.column if self.old else None, self.new.column if self.new else None
 
     @property
     def label(self) -> str | None:
@@ -59,9 +59,16 @@ class PlannedLesson(LessonCommit):
 
     def result(self, after: Check, contradiction: Contradiction | None = None) -> Lesson:
         """Return the result once the lesson is made; ``after`` is the check of its message then."""
-        former = self.old.class_name if self.old else None
+        former = entry_of_people(self.old)
         return Lesson(
-            self.outcome, self.label, self.before, after, contradiction, kind=self.kind, former_class_name=former
+            self.outcome,
+            self.label,
+            self.before,
+            after,
+            contradiction,
+            was_automatic=self.outcome is LessonOutcome.UNLEARNED and former is None,
+            kind=self.kind,
+            former_class_name=former.class_name if former else None,
         )
 
 
@@ -93,14 +100,16 @@ class LessonPlanner:
         """Plan what feedback does to a message with that ledger entry; what changes nothing is a result already.
 
         ``counts`` are those of the message, and of the tokens of the entry. ``may_insist``: a label that the
-        message has already may get more weight, where its source and the check allow that. Raises ``CountsFull``.
+        message has already may get more weight, where its source and the check allow that. What was learned
+        without people is taken back, and the rest is planned as if it had not been. Raises ``CountsFull``.
         """
         message, class_name, source = feedback
-        before = CountedCheck(self._scorer.check(message.key, message.tokens, counts), counts)
+        by_people = counts_after_lesson(counts, entry, None) if entry and entry.is_automatic else counts
+        before = CountedCheck(self._scorer.check(message.key, message.tokens, by_people), counts)
         seen, check = source.insisted_version, before.check
         if seen is None and class_name != (entry.class_name if entry else None):
             return self._plan_label(feedback, before, entry)
-        if entry is None:
+        if entry is None or entry.is_automatic:
             label, kind = (label_of(class_name), kind_of(class_name)) if class_name else (None, "")
             return Lesson(LessonOutcome.UNKNOWN, label, check, check, kind=kind)
         if seen is not None:
@@ -132,13 +141,13 @@ class LessonPlanner:
         """Plan the change to an entry of a class that the message has not, or to no entry."""
         if feedback.class_name is None:
             return self._plan_change(feedback, LessonOutcome.UNLEARNED, before, (old_entry, None))
-        label = label_of(feedback.class_name)
-        if old_entry and old_entry.label == label:  # only the kind changes, and P(spam) does not
-            weighed = old_entry.weight, tuple(prequential_score_sums(old_entry))
+        label, taught = label_of(feedback.class_name), entry_of_people(old_entry)
+        if taught and taught.label == label:  # only the kind changes, and P(spam) does not
+            weighed = taught.weight, tuple(prequential_score_sums(taught))
         else:
-            weighed = self._scorer.weigh_lesson(before.check, label, before.counts, old_entry)
-        new_entry = self._entry(feedback, feedback.class_name, weighed, before.check, old_entry)
-        outcome = LessonOutcome.RELEARNED if old_entry else LessonOutcome.LEARNED
+            weighed = self._scorer.weigh_lesson(before.check, label, before.counts, taught)
+        new_entry = self._entry(feedback, feedback.class_name, weighed, before.check, taught)
+        outcome = LessonOutcome.RELEARNED if taught else LessonOutcome.LEARNED
         planned = self._plan_change(feedback, outcome, before, (old_entry, new_entry))
         check_room(planned.counts_after)  # there always is room for less
         return planned
@@ -200,7 +209,7 @@ class LessonPlanner:
             score, prequential_score = check.score, PrequentialScore(now, message.key, check.probability).pack()
         return LedgerEntry(
             version=secrets.token_hex(8),
-            label=label_of(class_name),
+            column=label_of(class_name),
             weight=weight,
             tokens=tokens,
             learned_at=now,

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, MAX_COUNT, ClassCounts
+from nbstream.bayes.counts import CLASSES, MAX_COUNT, AutomaticCounts, ClassCounts
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.bayes.novelty import CHECK_SUMS
 from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import CountsFull
@@ -41,14 +42,6 @@ _IN_ANY_CLASS = np.dtype(f"u{len(CLASSES)}")
 
 
 @dataclass(frozen=True, slots=True)
-class AutolearnedCounts:
-    """The counts of the autolearn layer: as in ``MessageCounts``; the calibration learns nothing there."""
-
-    rows: NDArray[np.int64]
-    totals: Totals
-
-
-@dataclass(frozen=True, slots=True)
 class MessageCounts:
     """The counts that matter for a message, at one moment, as people taught them.
 
@@ -64,7 +57,7 @@ class MessageCounts:
     sums: NDArray[np.int64]
     totals: Totals
     prequential_scores: PrequentialScores
-    autolearned: AutolearnedCounts | None = None
+    autolearned: AutomaticCounts | None = None
     parents: tuple[MessageCounts, ...] = ()
 
     def with_counts(self, rows: NDArray[np.int64], sums: NDArray[np.int64], totals: Totals) -> MessageCounts:
@@ -96,7 +89,14 @@ def prequential_score_sums(entry: LedgerEntry) -> Sums:
 def counts_after_lesson(
     counts: MessageCounts, old_entry: LedgerEntry | None, new_entry: LedgerEntry | None
 ) -> MessageCounts:
-    """Return the counts once ``old_entry`` is taken back and ``new_entry`` is added, if nobody else teaches."""
+    """Return the counts once ``old_entry`` is taken back and ``new_entry`` is added, if nobody else teaches.
+
+    ``old_entry`` may be one that was learned without people, ``new_entry`` is one of theirs.
+    """
+    if old_entry and old_entry.is_automatic:
+        counts, old_entry = _without_automatic(counts, old_entry), None
+    if not old_entry and not new_entry:
+        return counts
     only = new_entry if not old_entry else old_entry if not new_entry else None
     if only and only.tokens == counts.names:
         return _counts_after_one_entry(counts, only, 1 if new_entry else -1)
@@ -110,6 +110,19 @@ def counts_after_lesson(
         changed.add(new_entry.tokens, CLASSES.index(new_entry.label), new_entry.weight, new_entry.sums)
     rows, sums = changed.look_up(counts.names), changed.look_up(CHECK_SUMS)
     return replace(counts, rows=rows, sums=sums, totals=changed.totals)
+
+
+def _without_automatic(counts: MessageCounts, entry: LedgerEntry) -> MessageCounts:
+    """Return the counts once ``entry``, which was learned without people, is taken back."""
+    automatic = counts.autolearned
+    if automatic is None or entry.column not in automatic_columns(automatic.generation):
+        return counts
+    changed = ClassCounts()
+    changed.set_counts(counts.names, automatic.rows)
+    changed.set_totals(automatic.totals)
+    changed.subtract(entry.tokens, CLASSES.index(entry.label), entry.weight)
+    automatic = AutomaticCounts(changed.look_up(counts.names), changed.totals, automatic.generation)
+    return replace(counts, autolearned=automatic)
 
 
 def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int) -> MessageCounts:
@@ -219,6 +232,10 @@ class KnownCounts:
         """Put the counts after the lesson of a message in the place of those before it."""
         assert self._counts
         _as_items(self._counts.rows)[rows.numbers] = _as_items(counts_after.rows)
+        automatic, after = self._counts.autolearned, counts_after.autolearned
+        if automatic and after and automatic.totals != after.totals:
+            _as_items(automatic.rows)[rows.numbers] = _as_items(after.rows)
+            self._counts = replace(self._counts, autolearned=automatic._replace(totals=after.totals))
         self._counts = self._counts.with_counts(self._counts.rows, counts_after.sums, counts_after.totals)
 
     def end_step(self) -> None:
@@ -242,7 +259,7 @@ def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
     """Return ``known``, of the moment of ``counts``, with the rows of these behind its own, on all levels."""
     rows, layer = np.concatenate((known.rows, counts.rows)), counts.autolearned
     if layer and known.autolearned:
-        layer = replace(layer, rows=np.concatenate((known.autolearned.rows, layer.rows)))
+        layer = layer._replace(rows=np.concatenate((known.autolearned.rows, layer.rows)))
     parents = tuple(map(_join_rows, known.parents, counts.parents))
     prequential_scores = counts.prequential_scores  # another object where the counts were loaded again
     return replace(known, rows=rows, prequential_scores=prequential_scores, autolearned=layer, parents=parents)
@@ -257,6 +274,6 @@ def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray
         counts.sums,
         counts.totals,
         counts.prequential_scores,
-        replace(layer, rows=layer.rows.take(row_numbers, axis=0)) if layer else None,
+        layer._replace(rows=layer.rows.take(row_numbers, axis=0)) if layer else None,
         tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),
     )

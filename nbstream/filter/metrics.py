@@ -249,7 +249,7 @@ class AutolearnGauges:
         registry.refresh_by(self._refresh)
 
     def _refresh(self) -> None:
-        totals = self._mirror.totals
+        totals = self._mirror.automatic_totals
         if totals is None:
             return
         self._messages.set({(label,): totals.messages[column] for column, label in enumerate(CLASSES)})

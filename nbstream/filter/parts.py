@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from nbstream.bayes.classifier import Classifier
     from nbstream.filter.results import Check, CheckSeconds, FilterPolicy, Lesson
     from nbstream.filter.scorer import CheckQueue
-    from nbstream.filter.sources import AutolearnLayer, CountSource, LessonStore
+    from nbstream.filter.sources import CountSource, LessonStore
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.store.canaries import Canaries
     from nbstream.store.recent.checked_messages import BuildExplanation, RecentMessages
+    from nbstream.store.user_labels import UserLabels
     from nbstream.tokens.tokenizer import Tokenizer
 
 
@@ -103,12 +104,12 @@ class FilterParts:
     ``counts`` are those that people taught; ``model`` is where lessons are stored. The filter of an own model has
     the counts of the levels above it in ``parents``, the common model first. ``own_model`` is its name: empty for
     the common model, and ``OWN_MODEL_UNAVAILABLE`` where an own model is missing. ``checked_messages`` is None
-    where no message is remembered, ``autolearn_layer`` where nothing is learned without people,
-    ``check_queue`` where checks do not wait for each other, and ``canaries`` where no message is one. ``clock``
-    gives the seconds since the epoch. What is tokenized in a thread passes ``large_messages``: threads that
-    compute do not help each other, and each of them holds up the event loop. ``make_name_numbers``
-    makes what numbers the names of lessons that are taught together. ``lesson_groups`` are the tasks that teach
-    lessons together at the moment, those of all filters with these parts.
+    where no message is remembered, ``user_labels`` where nobody asks which messages users have labelled in own
+    models, ``check_queue`` where checks do not wait for each other, and ``canaries`` where no message is one.
+    ``clock`` gives the seconds since the epoch. What is tokenized in a thread passes ``large_messages``: threads
+    that compute do not help each other, and each of them holds up the event loop. ``make_name_numbers`` makes what
+    numbers the names of lessons that are taught together. ``lesson_groups`` are the tasks that teach lessons
+    together at the moment, those of all filters with these parts.
     """
 
     tokenizer: Tokenizer
@@ -119,7 +120,9 @@ class FilterParts:
     observer: FilterObserver = field(default_factory=FilterObserver)
     checked_messages: RecentMessages | None = None
     clock: Callable[[], float] = time.time
-    autolearn_layer: AutolearnLayer | None = None
+    uses_automatic: bool = False
+    """Whether checks use what was learned without people."""
+    user_labels: UserLabels | None = None
     check_queue: CheckQueue | None = None
     canaries: Canaries | None = None
     large_messages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
@@ -130,13 +133,12 @@ class FilterParts:
 
     def make_scorer(self, policy: FilterPolicy) -> Scorer:
         """Return what scores with these parts by a policy."""
-        layer_counts = self.autolearn_layer.counts if self.autolearn_layer else None
         return Scorer(
             self.classifier,
             self.calibration,
             self.counts,
             policy,
-            layer_counts,
+            uses_automatic=self.uses_automatic,
             parents=self.parents,
             is_own_missing=self.own_model == OWN_MODEL_UNAVAILABLE,
         )

@@ -186,9 +186,8 @@ class Lesson:
     score of ``after`` may be computed from the counts before the lesson and the lesson itself; then lessons of
     others at the same moment are missing in it. Its verdict uses the state and the thresholds after the lesson.
     ``contradiction`` is None where ``after`` does not contradict the label. ``was_automatic`` says that no person
-    had taught the message: what was taken back had been learned automatically, and the history of what people
-    taught has no record of it. ``kind`` is the kind that was learned or taken back, empty for none;
-    ``former_class_name`` is what the message was before.
+    had taught the message: what was taken back had been learned automatically. ``kind`` is the kind that was
+    learned or taken back, empty for none; ``former_class_name`` is what the message was before.
     """
 
     outcome: LessonOutcome
@@ -204,15 +203,6 @@ class Lesson:
     def class_name(self) -> str | None:
         """The name of the class that was learned or taken back: the kind, or else the label."""
         return self.kind or self.label
-
-    def with_withdrawn_label(self, label: str) -> Lesson:
-        """Return the lesson for a message of which an autolearned ``label`` was taken back as well.
-
-        If no person had taught the message, the outcome changes from unknown to unlearned; else nothing changes.
-        """
-        if self.outcome is not LessonOutcome.UNKNOWN:
-            return self
-        return replace(self, outcome=LessonOutcome.UNLEARNED, label=label, was_automatic=True)
 
 
 @dataclass(frozen=True, slots=True)

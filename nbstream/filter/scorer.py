@@ -24,13 +24,7 @@ from nbstream.bayes.kinds import KindClassifier, KindScores
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, NoveltyDiscount
-from nbstream.errors import StoreUnavailable
-from nbstream.filter.message_counts import (
-    AutolearnedCounts,
-    MessageCounts,
-    counts_after_lesson,
-    prequential_score_sums,
-)
+from nbstream.filter.message_counts import MessageCounts, counts_after_lesson, prequential_score_sums
 from nbstream.filter.results import Check, OwnModelUse
 from nbstream.policy.autolearn import (
     LIMIT_CLUE,
@@ -51,6 +45,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
+    from nbstream.bayes.counts import AutomaticCounts
     from nbstream.bayes.novelty import Discount
     from nbstream.filter.results import FilterPolicy
     from nbstream.filter.sources import CountSource
@@ -69,11 +64,12 @@ class _Likelihood(NamedTuple):
 
 
 class Scorer:
-    """Scores tokens with the counts that people taught, and with those of the autolearn layer if there is one.
+    """Scores tokens with the counts that people taught, and where it ``uses_automatic`` counts with those.
 
-    What a layer may change is bounded; see ``policy.autolearn``.
+    What that may change is bounded; see ``policy.autolearn``.
     Where ``counts`` are those of an own model, ``parents`` are the counts of the levels above it, the common model
-    first: the layer, the budgets and the kinds are those of the common model. ``is_own_missing``: there is an own
+    first: what was learned without people, the budgets and the kinds are those of the common model.
+    ``is_own_missing``: there is an own
     model, but its counts are not to be had.
     """
 
@@ -83,8 +79,8 @@ class Scorer:
         calibration: Calibration,
         counts: CountSource,
         policy: FilterPolicy,
-        autolearned_counts: CountSource | None = None,
         *,
+        uses_automatic: bool = False,
         parents: tuple[CountSource, ...] = (),
         is_own_missing: bool = False,
     ) -> None:
@@ -96,7 +92,7 @@ class Scorer:
         self._own = (*parents[1:], counts) if parents else ()
         self._is_own_missing = is_own_missing
         self._policy = policy
-        self._autolearned_counts = autolearned_counts
+        self._uses_automatic = uses_automatic
         self._no_prequential_scores = PrequentialScores()
         self._threshold_cache: tuple[PrequentialScores, int, dict[ThresholdPolicy, Thresholds]] | None = None
         self.has_budgets = bool(policy.budget_rates)
@@ -107,18 +103,18 @@ class Scorer:
 
     async def read_counts(self, names: Sequence[bytes]) -> MessageCounts:
         """Read the counts of ``names``, which begin with the tokens of a message; see ``count_names``."""
-        common = await self._read_level(names, self._common, await self._read_layer(names))
+        common = await self._read_level(names, self._common, await self._read_automatic(names))
         if not self._own:
             return common
         levels = [common, *[await self._read_level(names, level) for level in self._own]]
         return replace(levels[-1], parents=tuple(levels[:-1]))
 
     async def _read_level(
-        self, names: Sequence[bytes], source: CountSource, layer: AutolearnedCounts | None = None
+        self, names: Sequence[bytes], source: CountSource, automatic: AutomaticCounts | None = None
     ) -> MessageCounts:
         rows, totals = await source.look_up(names)
         sums = await source.sums(CHECK_SUMS)
-        return MessageCounts(names, rows, sums, totals, await self.prequential_scores(), layer)
+        return MessageCounts(names, rows, sums, totals, await self.prequential_scores(), automatic)
 
     async def _read_own_level(self, tokens: TokenList, source: CountSource) -> MessageCounts:
         """Read the counts of a message's tokens alone, which names nothing one by one."""
@@ -126,15 +122,10 @@ class Scorer:
         sums = await source.sums(CHECK_SUMS)
         return MessageCounts((), rows, sums, totals, self._no_prequential_scores)
 
-    async def _read_layer(self, names: Sequence[bytes]) -> AutolearnedCounts | None:
-        if self._autolearned_counts is None:
+    async def _read_automatic(self, names: Sequence[bytes]) -> AutomaticCounts | None:
+        if not self._uses_automatic or (await self._common.look_up_automatic(())).totals == Totals():
             return None
-        try:
-            if (await self._autolearned_counts.look_up(()))[1] == Totals():  # nothing there, as in most models
-                return None
-            return AutolearnedCounts(*await self._autolearned_counts.look_up(names))
-        except StoreUnavailable:
-            return None
+        return await self._common.look_up_automatic(names)
 
     async def prequential_scores(self) -> PrequentialScores:
         """Return the prequential scores that budgets need; there are none where no policy has a budget."""
@@ -167,7 +158,7 @@ class Scorer:
             if scored:
                 sums, people = self._blend(await self._common.sums(CHECK_SUMS), scored.totals, own)
                 probability = self._calibration.probability(scored.score.log_odds, sums, people)
-                if not self._asks_layer(people, probability):
+                if not self._asks_automatic(people, probability):
                     likelihood = self._likelihood(scored.score, probability, sums, people)
                     prequential_scores = (
                         await self.prequential_scores() if self.has_budgets else self._no_prequential_scores
@@ -204,9 +195,9 @@ class Scorer:
             return OwnModelUse.UNAVAILABLE
         return OwnModelUse.USED if own and any(any(one.totals.messages) for one in own) else OwnModelUse.NONE
 
-    def _asks_layer(self, people: Totals, probability: float) -> bool:
-        """Return whether the autolearn layer has a say in a check that is ``probability`` by people alone."""
-        if self._autolearned_counts is None:
+    def _asks_automatic(self, people: Totals, probability: float) -> bool:
+        """Return whether automatic learning has a say in a check that is ``probability`` by people alone."""
+        if not self._uses_automatic:
             return False
         return counts_kept_mail(people, self._policy.min_learned) or not is_settled(probability)
 
@@ -215,16 +206,17 @@ class Scorer:
         common, own = counts.common, tuple([_token_counts(tokens, level) for level in counts.own])
         token_counts = _token_counts(tokens, common)
         sums, people = self._blend(common.sums, common.totals, counts.own)
-        layer, state = common.autolearned, self._model_state(people)
-        if layer and counts_kept_mail(people, self._policy.min_learned):
-            state = self._model_state(people, layer.totals)
-            token_counts = _counts_of_both(token_counts, layer, tuple(state.learned[label] for label in CLASSES))
-            people, layer = token_counts.totals, None
+        automatic, state = common.autolearned, self._model_state(people)
+        if automatic and counts_kept_mail(people, self._policy.min_learned):
+            state = self._model_state(people, automatic.totals)
+            messages = tuple(state.learned[label] for label in CLASSES)
+            token_counts = _counts_of_both(token_counts, automatic, messages)
+            people, automatic = token_counts.totals, None
         score = self._classifier.score(tokens, token_counts, own)
         probability = self._calibration.probability(score.log_odds, sums, people)
         likelihood = self._likelihood(score, probability, sums, people)
-        if layer and not is_settled(probability):
-            token_counts = _counts_of_both(token_counts, layer, common.totals.messages)
+        if automatic and not is_settled(probability):
+            token_counts = _counts_of_both(token_counts, automatic, common.totals.messages)
             by_both = self._classifier.score(tokens, token_counts, own)
 
             def probability_of(log_odds: float) -> float:
@@ -249,9 +241,9 @@ class Scorer:
         left = self._calibration.probability(discount.log_odds, sums, totals)
         return _Likelihood(max(0.5, min(probability, left)), probability, discount)
 
-    def score_by_both(self, tokens: Tokens, counts: MessageCounts, layer: AutolearnedCounts) -> float:
-        """Return the log-odds in nats by people's counts and those of the layer, without any bound."""
-        both = _counts_of_both(_token_counts(tokens, counts), layer, counts.totals.messages)
+    def score_by_both(self, tokens: Tokens, counts: MessageCounts, automatic: AutomaticCounts) -> float:
+        """Return the log-odds in nats by people's counts and the automatic ones, without any bound."""
+        both = _counts_of_both(_token_counts(tokens, counts), automatic, counts.totals.messages)
         return self._classifier.score(tokens, both).log_odds
 
     async def check_without_lesson(self, message_key: str, entry: LedgerEntry) -> Check:
@@ -295,11 +287,11 @@ class Scorer:
             return check
         return decide_check(check, self.thresholds(self._policy.default_policy, prequential_scores))
 
-    def _model_state(self, people: Totals, layer: Totals | None = None) -> ModelState:
+    def _model_state(self, people: Totals, automatic: Totals | None = None) -> ModelState:
         """Return the state of the model: the same object until something is learned."""
-        basis = people.messages, layer.messages if layer else ()
+        basis = people.messages, automatic.messages if automatic else ()
         if self._cached_state[0] != basis:
-            self._cached_state = basis, model_state(people, self._policy.min_learned, layer)
+            self._cached_state = basis, model_state(people, self._policy.min_learned, automatic)
         return self._cached_state[1]
 
     def thresholds(self, policy: ThresholdPolicy, prequential_scores: PrequentialScores) -> Thresholds:
@@ -349,19 +341,20 @@ def _token_counts(tokens: Tokens, counts: MessageCounts) -> TokenCounts:
     return TokenCounts(counts.rows[: len(tokens.all)], counts.totals)
 
 
-def _counts_of_both(people: TokenCounts, layer: AutolearnedCounts, messages: tuple[int, ...]) -> TokenCounts:
-    """Return the counts of what people taught and of the autolearn layer together.
+def _counts_of_both(people: TokenCounts, automatic: AutomaticCounts, messages: tuple[int, ...]) -> TokenCounts:
+    """Return the counts of what people taught and of what was learned without them together.
 
     ``messages`` is the number of messages of each class, which decides the prior: that of people, without whom no
     model is ready, and kept mail where it counts. The vocabulary size is the sum of both sizes, so a token that
     both have counts twice. The result lies between the true size and twice that, and its part in the smoothing is
     the same for each class.
     """
-    weights = tuple(a + b for a, b in zip(people.totals.token_weights, layer.totals.token_weights, strict=True))
-    vocabulary_size = people.totals.vocabulary_size + layer.totals.vocabulary_size
+    both = zip(people.totals.token_weights, automatic.totals.token_weights, strict=True)
+    weights = tuple(a + b for a, b in both)
+    vocabulary_size = people.totals.vocabulary_size + automatic.totals.vocabulary_size
     return replace(
         people,
-        rows=people.rows + layer.rows[: len(people.rows)],
+        rows=people.rows + automatic.rows[: len(people.rows)],
         totals=Totals(messages, weights, vocabulary_size),
     )
 

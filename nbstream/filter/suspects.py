@@ -48,7 +48,8 @@ async def find_suspects(model: LessonStore, scorer: Scorer, message_keys: Iterab
     suspects, keys = [], iter(message_keys)
     while some := list(islice(keys, _BATCH)):
         for key, entry in zip(some, await model.entries(some), strict=True):
-            if not isinstance(entry, LedgerEntry):  # taken back meanwhile, or written by another program
+            # It may be taken back meanwhile, learned without people, or written by another program.
+            if not isinstance(entry, LedgerEntry) or entry.is_automatic:
                 continue
             check = await scorer.check_without_lesson(key, entry)
             suspect = Suspect(key, entry.label, check.probability)

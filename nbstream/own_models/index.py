@@ -11,11 +11,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nbstream.bayes.counts import CLASSES
 from nbstream.own_models.listing import index_key, list_model, unlist_model
 from nbstream.own_models.store import OwnModelKeys, all_keys_pattern
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.model.model import totals_from_hash
 from nbstream.store.model.scan import scan_keys
+from nbstream.store.model.totals import StoredTotals
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -144,14 +145,14 @@ class OwnModelIndex:
                 for name, _ in found:
                     keys = OwnModelKeys(self._model, name)
                     pipe.hgetall(keys.totals)
-                    for key in keys.counts:
-                        pipe.hlen(key)
+                    for label in CLASSES:
+                        pipe.hlen(keys.counts(label))
                 replies = await pipe.execute()
         step = len(replies) // len(found) if found else 1
         models = []
         for (name, used_at), start in zip(found, range(0, len(replies), step), strict=True):
             fields, *lengths = replies[start : start + step]
-            totals = totals_from_hash(fields)
+            totals = StoredTotals.of_hash(fields).people
             stored = _TOKEN_BYTES * sum(lengths) + _MESSAGE_BYTES * sum(totals.messages)
             models.append(ListedModel(name, used_at, totals, stored))
         return models

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nbstream.bayes.counts import NO_CHANGE
+from nbstream.bayes.counts import NO_CHANGE, ClassCounts
 from nbstream.bayes.table_counts import make_counts
 from nbstream.errors import (
     NbstreamError,
@@ -136,7 +136,11 @@ class OwnCounts(Mirror):
     def _measure(self) -> int:
         """Return how many bytes the counts take; that is too slow to ask all models for at each load."""
         table = self.native_table
-        return _EMPTY_BYTES + (table.describe().bytes_used if table else _BYTES_PER_TOKEN * self._distinct_tokens)
+        return _EMPTY_BYTES + (
+            table.describe().bytes_used
+            if table
+            else _BYTES_PER_TOKEN * self._loaded_counts().counts.distinct_tokens
+        )
 
     async def apply(self, entries: StreamEntries) -> None:
         """Apply the next changes of the bucket."""
@@ -250,7 +254,7 @@ class OwnModels:
         if self._listed.may_have(name):
             return None
         if name not in self._untaught:
-            nothing = LoadedCounts(make_counts(self._library), PrequentialScores(), NO_CHANGE)
+            nothing = LoadedCounts(make_counts(self._library), ClassCounts(), 0, PrequentialScores(), NO_CHANGE)
             self._untaught[name] = OwnCounts(self._make_model(name), nothing)
             if len(self._untaught) > _MAX_UNTAUGHT:
                 self._untaught.popitem(last=False)
@@ -305,7 +309,7 @@ class OwnModels:
             try:
                 with readable_replies():
                     model = await self._make_model(name).open(sign=False)
-                    loaded = await load_counts(model, self._library)
+                    loaded = await load_counts(model, self._library, has_automatic=False)
                     if loaded.position < bucket.position:  # the bucket went on meanwhile
                         await replay(model, loaded)
             except RescanNeeded as error:

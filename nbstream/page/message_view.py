@@ -132,8 +132,7 @@ class MessageLookups:
 
     ``history`` gets the ledger entry too, and returns records with the newest first. ``probability_curve`` returns
     the calibration of now. ``policy_labels`` returns how the policies of the rules are shown, by their names.
-    ``autolearned_label`` returns what the message was learned as without people, and ``class_names`` the classes
-    that can be taught now.
+    ``class_names`` returns the classes that can be taught now.
     """
 
     record: Callable[[str], Awaitable[MessageRecord | None]]
@@ -141,7 +140,6 @@ class MessageLookups:
     history: Callable[[str, LedgerEntry | None], Awaitable[Sequence[HistoryRecord]]]
     rows: FindRows
     policy_labels: Callable[[], Mapping[str, str]]
-    autolearned_label: Callable[[str], Awaitable[str | None]]
     class_names: Callable[[], Sequence[str]]
 
 
@@ -184,7 +182,7 @@ class MessageView(View):
             "record": record,
             "entry": entry,
             "class_names": self._lookups.class_names(),
-            "autolearned_label": None if entry else await self._lookups.autolearned_label(message_id),
+            "autolearned_label": record.automatic_label if record else None,
             "contradicted": bool(record and entry and _is_contradicted(record.explanation_now, entry)),
             "subject": _subject(row, text),
             "envelope": row.envelope if row else None,

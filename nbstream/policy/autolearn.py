@@ -34,34 +34,34 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import Thresholds
 
 MAX_SHIFT = math.log(19)
-"""How far the autolearn layer may move the log-odds of P(spam), in nats: from 1/2 to 0.95 or to 0.05, at most.
+"""How far automatic learning may move the log-odds of P(spam), in nats: from 1/2 to 0.95 or to 0.05, at most.
 
-It does not depend on the thresholds. With the default ones the layer can turn spam into unsure mail or unsure mail
+It does not depend on the thresholds. With the default ones it can turn spam into unsure mail or unsure mail
 into ham, and the other way round, but never spam into ham or ham into spam.
 """
 
 SPAM_MARGIN = 1.0
 """What people's lessons alone put this far above the threshold for spam stays spam, in nats of P(spam).
 
-A floor at the threshold itself would take all that the layer is worth: the ham that it saves is ham that people's
-lessons alone call spam. See docs/experiments.md, "Autolearning".
+A floor at the threshold itself would take all that automatic learning is worth: the ham that it saves is ham that
+people's lessons alone call spam. See docs/experiments.md, "Autolearning".
 """
 
 MAX_SCORE = 50.0
 """A message that the model scores beyond this on the side of its label teaches nothing new, and is not learned.
 
-The log-odds are those before calibration, in nats, by people's lessons alone or by both layers. So copies of one
-message are learned some twenty times, however many come.
+The log-odds are those before calibration, in nats, by people's lessons alone or with automatic ones. So copies of
+one message are learned some twenty times, however many come.
 """
 
 SETTLED = 0.9999
-"""From this P(spam) on, and at 1 minus it and below, people's lessons alone decide, and the layer is not asked.
+"""From this P(spam) on, and at 1 minus it and below, people's lessons alone decide.
 
-No verdict depends on the layer there, and most mail is there: its check costs what it costs without a layer.
+No verdict depends on them there, and most mail is there: its check costs what it costs without them.
 """
 
 LIMIT_CLUE = b"autolearn:limit"
-"""The name of the clue for what the layer says beyond its limits, and what is therefore taken back."""
+"""The name of the clue for what automatic lessons say beyond their limits, and what is therefore taken back."""
 
 _SURE = math.log(0.999 / 0.001)  # P(spam) of 0.001 and below are the same here, and so are those from 0.999 on
 _ROUNDING = 1e-13  # nats: more than rounding makes of the logit of a P from 0.001 to 0.999
@@ -96,12 +96,12 @@ def counts_kept_mail(people: Totals, needed: Mapping[str, int]) -> bool:
     return people.messages[HAM] < needed.get(CLASSES[HAM], 0)
 
 
-def model_state(people: Totals, needed: Mapping[str, int], layer: Totals | None = None) -> ModelState:
+def model_state(people: Totals, needed: Mapping[str, int], automatic: Totals | None = None) -> ModelState:
     """Return how much a model has learned, of which ``people`` are the totals of what people taught.
 
-    The ham of the ``layer`` is kept mail, and counts while it is needed.
+    The ham in ``automatic`` is kept mail, and counts while it is needed.
     """
-    kept = layer.messages[HAM] if layer and counts_kept_mail(people, needed) else 0
+    kept = automatic.messages[HAM] if automatic and counts_kept_mail(people, needed) else 0
     learned = people.messages_by_label()
     return ModelState({**learned, CLASSES[HAM]: learned[CLASSES[HAM]] + kept}, needed, kept)
 
@@ -118,12 +118,12 @@ def is_kept_ham(probability: float, thresholds: Thresholds, state: ModelState) -
 def limit_log_odds(
     by_people: float, by_both: float, probability: Callable[[float], float], spam_threshold: float = math.inf
 ) -> float:
-    """Return the log-odds nearest to ``by_both`` that the autolearn layer may lead to.
+    """Return the log-odds nearest to ``by_both`` that automatic learning may lead to.
 
-    ``by_people`` are the log-odds by what people taught alone, ``by_both`` those by the layer as well, both before
-    calibration and in nats. ``probability`` is the calibration, a monotone function that returns P(spam). The
-    logit of the result's P(spam) differs by at most ``MAX_SHIFT`` from that of ``by_people``, where a P beyond
-    0.001 and 0.999 counts as 0.001 and 0.999: mail that is sure either way may become more sure. Where
+    ``by_people`` are the log-odds by what people taught alone, ``by_both`` those by automatic lessons as well,
+    both before calibration and in nats. ``probability`` is the calibration, a monotone function that returns
+    P(spam). The logit of the result's P(spam) differs by at most ``MAX_SHIFT`` from that of ``by_people``, where a
+    P beyond 0.001 and 0.999 counts as 0.001 and 0.999: mail that is sure either way may become more sure. Where
     ``by_people`` is ``SPAM_MARGIN`` above ``spam_threshold``, a P(spam), the result reaches the threshold too.
     """
     start = probability(by_people)
@@ -148,9 +148,9 @@ def limit_log_odds(
 
 
 def limit_probability(by_people: float, by_both: float, spam_threshold: float = math.inf) -> float:
-    """Return the P(spam) nearest to ``by_both`` that the autolearn layer may lead to, as ``limit_log_odds`` says.
+    """Return the P(spam) nearest to ``by_both`` that automatic learning may lead to, as ``limit_log_odds`` says.
 
-    Both have the discount of mail unlike learned spam, which what the layer has learned changes too.
+    Both have the discount of mail unlike learned spam, which automatic lessons change too.
     """
     if spam_threshold < 1 and _logit(by_people) >= _logit(spam_threshold) + SPAM_MARGIN:
         by_both = max(by_both, spam_threshold)

@@ -617,7 +617,7 @@ class HeadersSettings(Section):
 
 
 class AutolearnSettings(Section):
-    """Autolearning: learning without people what a check is sure of, in a layer of its own."""
+    """Autolearning: learning without people what a check is sure of, in columns of its own."""
 
     ham: Probability = 0.001
     """A message with at most this P(spam) is learned as ham. Where it is not written, it is the default or half

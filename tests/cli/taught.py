@@ -73,7 +73,7 @@ class Taught:
         """Counts by class and totals, field by field."""
 
         async def run(model: Model) -> list[Any]:
-            keys: list[str] = [*model.keys.counts, model.keys.totals]
+            keys: list[str] = [*map(model.keys.counts, CLASSES), model.keys.totals]
             assert len(keys) == len(CLASSES) + 1
             return [await model.client.hgetall(key) for key in keys]
 

@@ -33,19 +33,19 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
         }
     )
     parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
-    assert parts.autolearn
-    layer = parts.autolearn.mirror
+    assert parts.autolearner
+    mirror = parts.mirror
     async with AsyncExitStack() as stack:
         for work in (parts.follower, parts.recent_messages):
             stack.push_async_callback(ended, asyncio.create_task(work.run()))
-        learning = asyncio.create_task(parts.autolearn.learner.run())
+        learning = asyncio.create_task(parts.autolearner.run())
         stack.push_async_callback(ended, learning)
-        await until(lambda: parts.mirror.loaded.is_set() and layer.loaded.is_set())
+        await until(mirror.loaded.is_set)
         for label, raw in letters(60):
             await parts.spam_filter.learn(Message.parse(raw), label, "test")
         for _, raw in letters(10, seed=8):
             await parts.spam_filter.check(Message.parse(raw))
-        await until(lambda: layer.totals is not None and any(layer.totals.token_weights))
+        await until(lambda: mirror.automatic_totals is not None and any(mirror.automatic_totals.token_weights))
         await ended(learning)
 
         check = await parts.spam_filter.check(Message.parse(next(letters(1, seed=9))[1]))
@@ -54,14 +54,15 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
         learned = [
             found.label
             for _, raw in letters(10, seed=8)
-            if (found := await parts.autolearn.model.entry(Message.parse(raw).key))
+            if (found := await parts.model.entry(Message.parse(raw).key))
         ]
-        assert layer.totals
-        assert layer.totals.messages_by_label() == {"ham": learned.count("ham"), "spam": learned.count("spam")}
+        totals = mirror.automatic_totals
+        assert totals
+        assert totals.messages_by_label() == {"ham": learned.count("ham"), "spam": learned.count("spam")}
         assert learned
         assert record
         assert record.checked
-        scorer = replace(parts.spam_filter.parts, autolearn_layer=None).make_scorer(lookups.policy())
+        scorer = replace(parts.spam_filter.parts, uses_automatic=False).make_scorer(lookups.policy())
         without_layer = await scorer.check_now(check.id, record.checked.tokens)
 
     assert record.explanation_now.score == check.score != without_layer.score

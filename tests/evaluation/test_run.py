@@ -23,7 +23,7 @@ from nbstream.evaluation.run import (
     read_verdict,
 )
 from nbstream.evaluation.streams import LabelledContent
-from nbstream.filter import AutolearnLayer, Check, KeptMailLearner, Lesson, LessonOutcome
+from nbstream.filter import Check, KeptMailLearner, Lesson, LessonOutcome
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.memory_model import MemoryModel
@@ -250,10 +250,9 @@ async def test_a_run_can_be_cancelled_between_two_messages() -> None:
 
 
 async def run_spam_only(regime: str, *, autolearns: bool, count: int = 150) -> EvaluationResult:
-    people, layer_model = MemoryModel(), MemoryModel()
-    layer = AutolearnLayer(layer_model, layer_model) if autolearns else None
-    spam_filter = make_filter(SETTINGS, people, people, wrap_tokenizer=CachingTokenizer, autolearn_layer=layer)
-    kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if layer else None
+    model = MemoryModel()
+    spam_filter = make_filter(SETTINGS, model, model, wrap_tokenizer=CachingTokenizer, uses_automatic=autolearns)
+    kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if autolearns else None
     options, reader = EvaluationOptions(regime), make_message_reader(SETTINGS)
     return await evaluate(spam_filter, stream(count), options, reader, kept_mail=kept_mail)
 

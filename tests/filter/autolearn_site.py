@@ -9,18 +9,11 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
-from nbstream.filter import (
-    Autolearner,
-    AutolearnLayer,
-    Filter,
-    FilterParts,
-    FilterPolicy,
-)
+from nbstream.filter import Autolearner, Filter, FilterParts, FilterPolicy
 from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy.settings import AutolearnSettings
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from nbstream.store.user_labels import UserLabels
 from nbstream.tokens.tokenizer import Tokenizer
@@ -34,13 +27,11 @@ NEEDED = {"spam": 20, "ham": 20}
 
 @dataclass
 class AutolearnSite:
-    """A filter over both layers, and what learns without people."""
+    """A filter over a model, and what learns there without people."""
 
-    people: Model
-    layer: AutolearnLayer
+    model: Model
     filter: Filter
     learner: Autolearner
-    model: AutolearnModel
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     async def check(self, *raws: bytes) -> list[float]:
@@ -51,18 +42,18 @@ class AutolearnSite:
             await self.learner.learn_queued()
         return probabilities
 
+    async def learned(self) -> tuple[int, ...]:
+        """How many messages of each class were learned without people."""
+        return (await self.model.stored_totals()).automatic.messages
 
-def make_site(client: Redis, settings: AutolearnSettings = SURE) -> AutolearnSite:
-    people, model = Model(client, "test", 3600), AutolearnModel(client, "test", 3600)
-    layer, outcomes = (
-        AutolearnLayer(model, model, UserLabels(client, people.keys, 3600)),
-        Counter[tuple[str, str]](),
-    )
+
+def make_site(client: Redis, settings: AutolearnSettings = SURE, model: Model | None = None) -> AutolearnSite:
+    model, outcomes = model or Model(client, "test", 3600), Counter[tuple[str, str]]()
     classifier, params = Classifier(), FilterPolicy(ThresholdPolicy(), NEEDED)
     learner = Autolearner(
-        people,
-        layer,
-        Scorer(classifier, Calibration(), people, params),
+        model,
+        model,
+        Scorer(classifier, Calibration(), model, params),
         settings,
         lambda label, outcome: outcomes.update([(label, outcome)]),
         MAX_LEAD,
@@ -72,14 +63,15 @@ def make_site(client: Redis, settings: AutolearnSettings = SURE) -> AutolearnSit
             tokenizer=Tokenizer(),
             classifier=classifier,
             calibration=Calibration(),
-            model=people,
-            counts=people,
+            model=model,
+            counts=model,
             observer=learner,
-            autolearn_layer=layer,
+            uses_automatic=True,
+            user_labels=UserLabels(client, model.keys, 3600),
         ),
         params,
     )
-    return AutolearnSite(people, layer, spam_filter, learner, model, outcomes)
+    return AutolearnSite(model, spam_filter, learner, outcomes)
 
 
 async def taught_site(client: Redis, count: int = 120) -> AutolearnSite:

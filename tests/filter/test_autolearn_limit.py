@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 
 from nbstream.bayes.calibration import Calibration, sigmoid
 from nbstream.bayes.classifier import Classifier
-from nbstream.errors import StoreUnavailable
-from nbstream.filter import AutolearnLayer, Check, Filter, FilterParts, FilterPolicy
+from nbstream.filter import Check, Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.autolearn import LIMIT_CLUE, MAX_SHIFT, SPAM_MARGIN, is_settled
 from nbstream.policy.lesson_source import LessonSource
@@ -28,31 +26,31 @@ SPAM_TO_WATCH = next(raw for label, raw in letters(50, seed=9) if label == "spam
 
 
 class Site:
-    """A filter over a model that people taught, beside one without the layer."""
+    """A filter that uses what was learned without people, beside one that does not."""
 
     def __init__(self) -> None:
-        self.people, self.layer = MemoryModel(), MemoryModel()
-        self.both = self._filter(AutolearnLayer(self.layer, self.layer))
-        self.by_people = self._filter(None)
+        self.model = MemoryModel()
+        self.both = self._filter(uses_automatic=True)
+        self.by_people = self._filter(uses_automatic=False)
 
-    def _filter(self, layer: AutolearnLayer | None) -> Filter:
+    def _filter(self, *, uses_automatic: bool) -> Filter:
         parts = FilterParts(
             tokenizer=Tokenizer(),
             classifier=Classifier(),
             calibration=Calibration(),
-            model=self.people,
-            counts=self.people,
-            autolearn_layer=layer,
+            model=self.model,
+            counts=self.model,
+            uses_automatic=uses_automatic,
         )
         return Filter(parts, FilterPolicy(ThresholdPolicy(spam=0.95), {}))  # so low that MAX_SHIFT ends above it
 
     async def autolearn(self, raw: bytes, label: str, times: int) -> None:
-        """Put the tokens of a mail into the layer, whatever the margins say."""
+        """Learn the tokens of a mail without people, whatever the margins say."""
         message, note = Message.parse(raw), LessonNote("auto", "", *[Assessment(0.5, "unsure")] * 2)
         for number in range(times):
             tokens = Tokenizer().tokenize(message).all
-            entry = LedgerEntry(f"v{number}", label, 1000, tokens, time.time(), "auto", "", 0.0, ())
-            await self.layer.commit_lesson(f"{label}{number}", None, entry, note)
+            entry = LedgerEntry(f"v{number}", f"auto-{label}:0", 1000, tokens, time.time(), "auto", "", 0.0, ())
+            await self.model.commit_lesson(f"{label}{number}", None, entry, note)
 
     async def check(self, raw: bytes = SPAM_TO_WATCH) -> Check:
         return await self.both.check(Message.parse(raw))
@@ -70,13 +68,13 @@ def logit(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-async def test_an_empty_layer_changes_nothing(site: Site) -> None:
+async def test_where_nothing_was_learned_without_people_nothing_changes(site: Site) -> None:
     alone = await site.by_people.check(Message.parse(SPAM_TO_WATCH))
 
     assert await site.check() == alone
 
 
-async def test_the_counts_of_both_layers_are_added_but_for_the_messages(site: Site) -> None:
+async def test_both_counts_are_added_but_for_the_messages(site: Site) -> None:
     before = await site.check()
     await site.autolearn(SPAM_TO_WATCH, "spam", 3)
 
@@ -88,7 +86,7 @@ async def test_the_counts_of_both_layers_are_added_but_for_the_messages(site: Si
     assert max(both[token] - people[token] for token in people.keys() & both.keys()) == 3000
 
 
-async def test_beyond_the_limit_a_clue_takes_back_what_the_layer_says_too_much(site: Site) -> None:
+async def test_beyond_the_limit_a_clue_takes_back_what_is_said_too_much(site: Site) -> None:
     alone = await site.check()
     await site.autolearn(SPAM_TO_WATCH, "ham", 500)
 
@@ -108,14 +106,13 @@ async def test_what_people_alone_call_spam_by_a_margin_stays_spam(site: Site) ->
     alone = await site.check()
     threshold = sigmoid(logit(alone.probability) - SPAM_MARGIN)  # so high that the margin is just kept
     for spam, is_spam in ((threshold - 1e-9, True), (threshold + 1e-6, False)):
-        parts = replace(site.both.parts, autolearn_layer=AutolearnLayer(site.layer, site.layer))
-        strict = Filter(parts, FilterPolicy(ThresholdPolicy(spam=spam), {}))
+        strict = Filter(site.both.parts, FilterPolicy(ThresholdPolicy(spam=spam), {}))
         await site.autolearn(SPAM_TO_WATCH, "ham", 300)
 
         assert (await strict.check(Message.parse(SPAM_TO_WATCH))).verdict.is_spam is is_spam
 
 
-async def test_what_people_alone_settle_is_checked_without_the_layer() -> None:
+async def test_what_people_alone_settle_is_checked_by_them_alone() -> None:
     site = Site()
     for label, raw in letters(300):
         await site.by_people.learn(Message.parse(raw), label, "test")
@@ -136,7 +133,7 @@ async def test_the_limit_has_no_counts_in_an_explanation(site: Site) -> None:
     assert all(clue.ham is not None for clue in counted if clue.token != LIMIT_CLUE)
 
 
-async def test_a_lesson_of_many_at_once_is_weighed_with_the_layer_as_a_single_one_is(site: Site) -> None:
+async def test_a_lesson_of_many_at_once_is_weighed_as_a_single_one_is(site: Site) -> None:
     await site.autolearn(SPAM_TO_WATCH, "ham", 5)
     other = Site()
     for label, raw in letters(100):
@@ -150,21 +147,7 @@ async def test_a_lesson_of_many_at_once_is_weighed_with_the_layer_as_a_single_on
     await other.both.learn_many(labelled(messages(), "spam"), LessonSource("test"), lambda _: None)
 
     key = Message.parse(SPAM_TO_WATCH).key
-    single, bulk = await site.people.entry(key), await other.people.entry(key)
+    single, bulk = await site.model.entry(key), await other.model.entry(key)
     assert single
     assert bulk
     assert (single.weight, single.sums, single.score) == (bulk.weight, bulk.sums, bulk.score)
-
-
-async def test_while_the_layer_cannot_be_read_what_people_taught_counts_alone(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone = await site.check()
-    await site.autolearn(SPAM_TO_WATCH, "ham", 5)
-
-    async def away(tokens: object) -> None:
-        raise StoreUnavailable("away")
-
-    monkeypatch.setattr(site.layer, "look_up", away)
-
-    assert await site.check() == alone

@@ -11,9 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
-from nbstream.errors import StoreUnavailable
 from nbstream.filter import (
-    AutolearnReconciler,
     Filter,
     LessonOutcome,
 )
@@ -23,7 +21,6 @@ from nbstream.policy.autolearn import MAX_SCORE
 from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
 from nbstream.policy.settings import AutolearnSettings
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import CommitResult
 from nbstream.store.model.history import LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -51,21 +48,21 @@ def everything_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nbstream.policy.autolearn.MAX_SCORE", math.inf)
 
 
-async def test_only_sure_messages_are_learned_and_only_in_the_layer(client: Redis) -> None:
+async def test_only_sure_messages_are_learned_and_nothing_of_what_people_taught_changes(client: Redis) -> None:
     site = await taught_site(client)
-    before = await stored(site.people)
+    before = await stored(site.model)
     mail = [raw for _, raw in letters(60, seed=8)]
 
     probabilities = dict(zip((Message.parse(raw).key for raw in mail), await site.check(*mail), strict=True))
 
-    learned = await live_entries(site.model)
+    learned = await live_entries(site.model, automatic=True)
     assert {entry.label for entry in learned.values()} == set(CLASSES)
     for key, entry in learned.items():
         assert (probabilities[key] >= 0.98) if entry.label == "spam" else (probabilities[key] <= 0.02)
         assert entry.source == "auto"
     assert 10 < len(learned) == site.outcomes["ham", "learned"] + site.outcomes["spam", "learned"]
-    assert await stored(site.people) == before
-    assert await stored(site.model) == await summed(site.model)
+    assert await stored(site.model) == before
+    assert await stored(site.model, automatic=True) == await summed(site.model, automatic=True)
 
 
 async def test_autolearning_changes_scores_but_neither_calibration_nor_the_model_state(client: Redis) -> None:
@@ -76,11 +73,10 @@ async def test_autolearning_changes_scores_but_neither_calibration_nor_the_model
     await site.check(*(raw for _, raw in letters(60, seed=8)))
 
     after = [(await site.filter.check(Message.parse(raw))) for _, raw in letters(5, seed=9)]
-    assert sum((await site.model.totals()).messages) > 5
+    assert sum(await site.learned()) > 5
     assert [check.score for check in after] != [check.score for check in before]
     assert [check.state for check in after] == [check.state for check in before]
-    bins, _ = await site.model.look_up(SCORE_BINS)
-    assert not bins.any()
+    assert not (await site.model.look_up_automatic(SCORE_BINS)).rows.any()
 
 
 async def test_a_model_that_is_still_learning_autolearns_nothing(client: Redis) -> None:
@@ -90,7 +86,7 @@ async def test_a_model_that_is_still_learning_autolearns_nothing(client: Redis) 
 
     await site.check(*letters_of("spam", 20), *letters_of("ham", 20))
 
-    assert await stored(site.model) == EMPTY
+    assert await stored(site.model, automatic=True) == EMPTY
     assert not site.outcomes
 
 
@@ -103,25 +99,25 @@ async def test_what_a_sender_list_decides_is_not_learned(client: Redis) -> None:
             check, seconds = await site.filter.score(Message.parse(raw))
             site.filter.report(check.by_list(listed), seconds)
             await site.learner.learn_queued()
-    assert await stored(site.model) == EMPTY
+    assert await stored(site.model, automatic=True) == EMPTY
 
     unproved = ListDecision(ListKind.ALLOW, ListOwner.USER, decides=False)
     for raw in raws:
         check, seconds = await site.filter.score(Message.parse(raw))
         site.filter.report(check.by_list(unproved), seconds)
         await site.learner.learn_queued()
-    assert (await site.model.totals()).messages == (0, 5)
+    assert await site.learned() == (0, 5)
 
 
 async def test_one_class_leads_by_no_more_than_the_option_allows(client: Redis) -> None:
     site = await taught_site(client)
 
     await site.check(*letters_of("spam", 30))
-    assert (await site.model.totals()).messages == (0, 5)
+    assert await site.learned() == (0, 5)
     assert site.outcomes["spam", "unbalanced"] > 0
 
     await site.check(*letters_of("ham", 30))
-    assert (await site.model.totals()).messages == (10, 5)
+    assert await site.learned() == (10, 5)
 
 
 async def test_what_says_nothing_new_is_not_learned(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +131,7 @@ async def test_what_says_nothing_new_is_not_learned(client: Redis, monkeypatch: 
 
     assert known > 0
     assert site.outcomes["spam", "known"] == known
-    assert set(await live_entries(site.model)).isdisjoint(
+    assert set(await live_entries(site.model, automatic=True)).isdisjoint(
         Message.parse(raw).key for raw, score in zip(raws, scores, strict=True) if score > MAX_SCORE
     )
 
@@ -145,7 +141,7 @@ async def test_a_persons_label_replaces_what_was_autolearned(client: Redis, labe
     site = await taught_site(client)
     (raw,) = letters_of("spam", 1)
     message = Message.parse(raw)
-    before = await stored(site.people)
+    before = await stored(site.model)
     (certain,) = await site.check(raw)
     assert await site.model.entry(message.key)
 
@@ -154,14 +150,14 @@ async def test_a_persons_label_replaces_what_was_autolearned(client: Redis, labe
     else:
         lesson = await site.filter.unlearn(message, "test")
 
-    assert await stored(site.model) == EMPTY
-    entry = await site.people.entry(message.key)
+    assert await stored(site.model, automatic=True) == EMPTY
+    entry = await site.model.entry(message.key)
     assert (entry.label if entry else None) == label
     assert lesson.outcome == (LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED)
     assert lesson.label == (label or "spam")
     assert lesson.before.probability <= certain  # what was autolearned is taken back before this check
     if label is None:
-        assert await stored(site.people) == before
+        assert await stored(site.model) == before
 
 
 async def test_a_message_that_a_person_labelled_is_not_autolearned(client: Redis) -> None:
@@ -171,12 +167,12 @@ async def test_a_message_that_a_person_labelled_is_not_autolearned(client: Redis
 
     await site.check(raw)
 
-    assert await stored(site.model) == EMPTY
+    assert await stored(site.model, automatic=True) == EMPTY
     assert site.outcomes == {("spam", "human"): 1}
 
 
-class Interrupted(AutolearnModel):
-    """A layer where a person speaks right before, or right after, something is learned."""
+class Interrupted(Model):
+    """A model where a person speaks right before, or right after, something is learned without them."""
 
     moment = ""
     person: Filter
@@ -190,8 +186,8 @@ class Interrupted(AutolearnModel):
         new: LedgerEntry | None,
         note: LessonNote,
     ) -> bytes | LedgerConflict:
-        """As a layer does, with a person in between."""
-        speaks = self.lesson is None and new is not None
+        """As a model does, with a person in between."""
+        speaks = self.lesson is None and new is not None and new.is_automatic
         if speaks and self.moment == "before":
             self.lesson = asyncio.create_task(self.person.learn(self.message, "ham", "test"))
             await self.lesson
@@ -208,13 +204,12 @@ async def test_of_two_lessons_at_the_same_moment_the_persons_stays(client: Redis
     (raw,) = letters_of("spam", 1)
     interrupted = Interrupted(client, "test", 3600)
     interrupted.moment, interrupted.message, interrupted.person = moment, Message.parse(raw), site.filter
-    site.layer.model = interrupted
 
-    await site.check(raw)
+    await make_site(client, model=interrupted).check(raw)
 
     assert interrupted.lesson
-    assert await stored(site.model) == EMPTY
-    entry = await site.people.entry(Message.parse(raw).key)
+    assert await stored(site.model, automatic=True) == EMPTY
+    entry = await site.model.entry(Message.parse(raw).key)
     assert entry
     assert entry.label == "ham"
 
@@ -226,13 +221,13 @@ class LearnedMeanwhile(Model):
     raw: bytes
     commits = 0
 
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
+    async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
         """As a model does, the first time a moment too late."""
         self.commits += 1
         if self.commits == 1:
             await self.make_site.check(self.raw)
             assert await self.make_site.model.entry(batch.lessons[0].message_key)
-        return await super().commit_lessons(batch, layer)
+        return await super().commit_lessons(batch)
 
 
 async def test_what_is_autolearned_during_a_persons_lesson_is_taken_back_after_it(client: Redis) -> None:
@@ -244,35 +239,8 @@ async def test_what_is_autolearned_during_a_persons_lesson_is_taken_back_after_i
 
     await site.filter.learn(Message.parse(raw), "spam", "test")
 
-    assert await stored(site.model) == EMPTY
+    assert await stored(site.model, automatic=True) == EMPTY
     assert late.commits == 2
-
-
-async def test_a_writer_that_dies_between_both_writes_loses_only_the_autolearned_label(client: Redis) -> None:
-    site = await taught_site(client)
-    (raw,) = letters_of("spam", 1)
-    message = Message.parse(raw)
-    await site.check(raw)
-    await site.layer.withdraw(message.key)  # and then it was killed
-
-    assert await stored(site.model) == EMPTY
-    assert (await site.filter.learn(message, "ham", "test")).outcome is LessonOutcome.LEARNED
-    assert await stored(site.people) == await summed(site.people)
-
-
-async def test_the_reconciler_takes_back_what_a_process_without_autolearning_left(client: Redis) -> None:
-    site = await taught_site(client)
-    raws = letters_of("spam", 3)
-    await site.check(*raws)
-    other = make_site(client)
-    other.filter = with_parts(other.filter, autolearn_layer=None)  # a process with autolearning switched off
-    await other.filter.learn(Message.parse(raws[0]), "ham", "test")
-    assert len(await live_entries(site.model)) == 3
-
-    await AutolearnReconciler(site.layer, lambda: site.model.disputed_messages(site.people)).reconcile()
-
-    assert set(await live_entries(site.model)) == {Message.parse(raw).key for raw in raws[1:]}
-    assert await stored(site.model) == await summed(site.model)
 
 
 async def test_the_queue_is_bounded_and_what_does_not_fit_is_counted(client: Redis) -> None:
@@ -313,22 +281,3 @@ async def test_while_redis_is_away_candidates_are_dropped_and_autolearning_resum
     said = [record.message for record in caplog.records if "is learned again" in record.message]
     lost = [record for record in caplog.records if "is not learned now" in record.message]
     assert (len(said), len(lost)) == (1, 1)
-
-
-async def test_a_lesson_of_an_autolearned_message_fails_while_the_layer_cannot_be_read(client: Redis) -> None:
-    site = await taught_site(client)
-    (spam,) = letters_of("spam", 1)
-    await site.check(spam)
-    assert site.outcomes["spam", "learned"] == 1
-
-    class Away(AutolearnModel):
-        async def entry(self, message_key: str) -> LedgerEntry | None:
-            raise StoreUnavailable("away")
-
-    site.layer.model = Away(client, "test", 3600)
-    before = await stored(site.people)
-
-    with pytest.raises(StoreUnavailable):
-        await site.filter.learn(Message.parse(spam), "spam", "test")
-
-    assert await stored(site.people) == before

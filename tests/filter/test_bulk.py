@@ -20,7 +20,6 @@ from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import LessonSource
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.commit import CommitResult
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
@@ -110,10 +109,10 @@ class ModelOfTwoBatches(Model):
             self.two_were_read.set()
         return await super().entries(message_keys)
 
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
+    async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
         async with asyncio.timeout(DEADLINE_SECONDS):
             await self.two_were_read.wait()
-        return await super().commit_lessons(batch, layer)
+        return await super().commit_lessons(batch)
 
 
 async def test_the_next_batch_is_read_while_one_is_on_its_way(
@@ -228,9 +227,9 @@ class LateModel(Model):
 
     message: Message
 
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[Answer]:
+    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
         await make_filter(self.client).learn(self.message, "ham", "another")
-        return await super().commit_lessons(batch, layer)
+        return await super().commit_lessons(batch)
 
 
 async def test_a_message_that_another_process_changed_meanwhile_is_taught_again(client: Redis) -> None:
@@ -256,10 +255,10 @@ class FailingModel(Model):
     commits = 0
     is_done: bool
 
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[Answer]:
+    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
         self.commits += 1
         is_second = self.commits == 2
-        answers = await super().commit_lessons(batch, layer) if not is_second or self.is_done else []
+        answers = await super().commit_lessons(batch) if not is_second or self.is_done else []
         if is_second:
             raise StoreUnavailable("Redis is away")
         return answers
@@ -302,15 +301,15 @@ class ReorderingModel(Model):
         self.is_first = True
         self.second_is_done = asyncio.Event()
 
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[Answer]:
+    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
         if self.is_first:
             self.is_first = False
             async with asyncio.timeout(DEADLINE_SECONDS):
                 await self.second_is_done.wait()
             if self.fails:
                 raise StoreUnavailable("the connection was lost")
-            return await super().commit_lessons(batch, layer)
-        answers = await super().commit_lessons(batch, layer)
+            return await super().commit_lessons(batch)
+        answers = await super().commit_lessons(batch)
         self.second_is_done.set()
         return answers
 
@@ -360,19 +359,19 @@ async def test_two_who_learn_the_same_messages_in_other_classes_at_once_leave_wh
     assert await prequential_scores(model) == await prequential_scores_of_entries(model)
 
 
-async def spoil(model: Model | AutolearnModel, message: Message, field: str = "weight") -> None:
+async def spoil(model: Model, message: Message, field: str = "weight") -> None:
     """Make what the ledger holds of the message unreadable."""
     await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "much"})
 
 
-@pytest.mark.parametrize(("label", "where", "field"), [("ham", "people", "weight"), (None, "layer", "label")])
+@pytest.mark.parametrize(("label", "field"), [("ham", "weight"), (None, "label")])
 async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
-    client: Redis, label: str | None, where: str, field: str
+    client: Redis, label: str | None, field: str
 ) -> None:
     site = await taught_site(client)
     messages = messages_by_label(192)["spam"]
     await teach(site.filter, messages, "spam")
-    await spoil(site.people if where == "people" else site.model, messages[3], field)
+    await spoil(site.model, messages[3], field)
 
     results: list[Result] = []
     await site.filter.learn_many(labelled(stream_of(messages), label), SOURCE, results.append)
@@ -490,13 +489,13 @@ async def test_what_was_autolearned_of_many_messages_is_taken_back(
     site = await taught_site(client)
     raws = letters_of("spam", 5)
     await site.check(*raws)
-    assert await stored(site.model) != EMPTY
+    assert await stored(site.model, automatic=True) != EMPTY
     others = [message for heap in messages_by_label(20).values() for message in heap] if label else []
 
     lessons = await teach(site.filter, [*map(Message.parse, raws), *others], label)
 
-    assert await stored(site.model) == EMPTY
+    assert await stored(site.model, automatic=True) == EMPTY
     assert {lesson.outcome for lesson in lessons[:5]} == {
         LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED
     }
-    assert await stored(site.people) == await summed(site.people)
+    assert await stored(site.model) == await summed(site.model)

@@ -80,13 +80,15 @@ async def test_feedback_says_what_it_did(client: Redis) -> None:
         LessonOutcome.UNKNOWN,
     ]
     model = Model(client, "test", 3600)
-    assert not await client.exists(model.keys.totals, *model.keys.counts, model.keys.ledger(PRIZE.key))
+    assert not await client.exists(
+        model.keys.totals, *map(model.keys.counts, CLASSES), model.keys.ledger(PRIZE.key)
+    )
 
 
 async def stored(client: Redis) -> list[Any]:
     """Counts and totals of the model, field by field."""
     keys = Model(client, "test", 3600).keys
-    return [await client.hgetall(key) for key in (*keys.counts, keys.totals)]
+    return [await client.hgetall(key) for key in (*map(keys.counts, CLASSES), keys.totals)]
 
 
 async def test_learn_then_unlearn_gives_back_all_fields_and_the_same_score(client: Redis) -> None:

@@ -52,7 +52,7 @@ class SpamOnlySite:
 
 async def test_with_kept_mail_there_are_verdicts_where_people_teach_no_ham(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
-    before = await stored(kept.site.people)
+    before = await stored(kept.site.model)
     states = []
     for raw in letters_of("ham", HAM_NEEDED):
         states.append(str((await kept.site.filter.check(Message.parse(raw))).state))
@@ -67,8 +67,8 @@ async def test_with_kept_mail_there_are_verdicts_where_people_teach_no_ham(clien
     assert {check.verdict for check in ham} == {Verdict.HAM}
     assert min(check.probability for check in spam) > max(check.probability for check in ham)
     assert {str(check.state) for check in (*ham, *spam)} == {"ready"}
-    assert await stored(kept.site.people) == before
-    assert await stored(kept.site.model) == await summed(kept.site.model)
+    assert await stored(kept.site.model) == before
+    assert await stored(kept.site.model, automatic=True) == await summed(kept.site.model, automatic=True)
 
 
 async def test_what_a_sender_list_let_pass_is_no_kept_mail(client: Redis) -> None:
@@ -96,7 +96,7 @@ async def test_mail_that_a_verdict_sent_to_junk_was_not_kept(client: Redis) -> N
     message = replace(await kept.checked(letters_of("ham", 1)[0]), verdict="spam")
 
     assert not await kept.learner.learn(message)
-    assert await stored(kept.site.model) == EMPTY
+    assert await stored(kept.site.model, automatic=True) == EMPTY
 
 
 async def test_a_message_is_kept_once_and_not_where_a_person_labelled_it(client: Redis) -> None:
@@ -107,7 +107,7 @@ async def test_a_message_is_kept_once_and_not_where_a_person_labelled_it(client:
     await kept.keep(first, first, second)
 
     assert kept.outcomes == {"kept": 1, "already": 1, "human": 1}
-    assert set(await live_entries(kept.site.model)) == {Message.parse(first).key}
+    assert set(await live_entries(kept.site.model, automatic=True)) == {Message.parse(first).key}
 
 
 @pytest.mark.parametrize("label", CLASSES)
@@ -119,7 +119,7 @@ async def test_a_persons_label_takes_back_what_was_learned_of_kept_mail(client: 
     lesson = await kept.site.filter.learn(Message.parse(raw), label, "test")
 
     assert lesson.outcome is LessonOutcome.LEARNED
-    assert await stored(kept.site.model) == EMPTY
+    assert await stored(kept.site.model, automatic=True) == EMPTY
 
 
 async def test_kept_mail_counts_until_people_have_taught_enough_ham_and_its_effect_is_bounded_then(
@@ -135,7 +135,7 @@ async def test_kept_mail_counts_until_people_have_taught_enough_ham_and_its_effe
 
     assert not await kept.keep(letters_of("ham", 1, seed=3)[0])
     assert (check.state.learned["ham"], check.state.kept) == (HAM_NEEDED, 0)
-    assert (await kept.site.model.totals()).messages == (HAM_NEEDED + 5, 0)
+    assert await kept.site.learned() == (HAM_NEEDED + 5, 0)
 
 
 async def test_while_kept_mail_counts_nothing_else_is_learned_without_people(client: Redis) -> None:
@@ -143,12 +143,12 @@ async def test_while_kept_mail_counts_nothing_else_is_learned_without_people(cli
     for raw in letters_of("ham", HAM_NEEDED - 1, seed=6):
         await kept.site.filter.learn(Message.parse(raw), "ham", "test")
     await kept.keep(*letters_of("ham", 2))
-    before = await live_entries(kept.site.model)
+    before = await live_entries(kept.site.model, automatic=True)
 
     probabilities = await kept.site.check(*letters_of("spam", 10, seed=9), *letters_of("ham", 10, seed=9))
 
     assert max(probabilities) > SURE.spam  # a check is sure of some of them
-    assert await live_entries(kept.site.model) == before
+    assert await live_entries(kept.site.model, automatic=True) == before
 
 
 class Memory:
@@ -180,18 +180,22 @@ async def test_a_walk_learns_what_is_old_enough_and_goes_on_where_it_was(client:
     assert await walk.step() == 1
 
     assert [asked[:2] for asked in memory.asked] == [(0.0, 3.0), (3.0, 4.0)]
-    assert set(await live_entries(kept.site.model)) == {Message.parse(raws[i]).key for i in (0, 2, 3)}
+    assert set(await live_entries(kept.site.model, automatic=True)) == {
+        Message.parse(raws[i]).key for i in (0, 2, 3)
+    }
 
 
 async def test_a_walk_goes_on_behind_a_message_whose_ledger_entry_cannot_be_read(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
     raws = letters_of("ham", 2)
     memory = Memory({float(at): await kept.checked(raw) for at, raw in enumerate(raws, start=1)})
-    await client.hset(kept.site.people.keys.ledger(Message.parse(raws[0]).key), "label", "of another program")
+    await client.hset(kept.site.model.keys.ledger(Message.parse(raws[0]).key), "label", "of another program")
 
     assert await KeptMailWalk(kept.learner, memory.oldest_between, 0.0, lambda: 3.0).step() == 1
 
-    assert set(await live_entries(kept.site.model)) == {Message.parse(raws[1]).key}
+    learned = await kept.site.model.entry(Message.parse(raws[1]).key)
+    assert learned
+    assert learned.is_automatic
 
 
 async def test_a_walk_is_bounded_and_two_walks_learn_each_message_once(client: Redis) -> None:

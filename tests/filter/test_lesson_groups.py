@@ -162,7 +162,7 @@ async def test_one_that_the_counts_have_no_room_for_does_not_refuse_the_others(
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     monkeypatch.setattr("nbstream.filter.message_counts.MAX_COUNT", 1 << 40)
     full = Message.parse(b"Message-ID: <full@x.example>\nFrom: a@full.example\n\nquetzalcoatl\n")
-    await client.hset(model.keys.counts[0], "body:quetzalcoatl", 1 << 41)
+    await client.hset(model.keys.counts("ham"), "body:quetzalcoatl", 1 << 41)
 
     results = await learn_together(spam_filter, [*LETTERS[:20], ("ham", full)])
 

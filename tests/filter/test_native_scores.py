@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import replace
+from collections.abc import Iterable
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Counts
 from nbstream.bayes.table_counts import TableCounts
-from nbstream.filter import AutolearnLayer, Filter, FilterParts, FilterPolicy
+from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import Insistence
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.store.model.history import Assessment, LessonNote
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.stored_form import pack_explanation
 from nbstream.tokens.tokenizer import Tokenizer
@@ -24,7 +26,7 @@ NOW = 1_800_000_000.0
 POLICY = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.1, 0.9)), {"spam": 1, "ham": 1})
 
 
-def filter_over(counts: Counts | None, library: ctypes.CDLL | None, layer: MemoryModel | None = None) -> Filter:
+def filter_over(counts: Counts | None, library: ctypes.CDLL | None) -> Filter:
     model = MemoryModel(counts=counts)
     classifier, calibration = Classifier(library), Calibration(library=library)
     parts = FilterParts(
@@ -34,18 +36,25 @@ def filter_over(counts: Counts | None, library: ctypes.CDLL | None, layer: Memor
         model=model,
         counts=model,
         clock=lambda: NOW,
-        autolearn_layer=AutolearnLayer(layer, layer) if layer else None,
+        uses_automatic=True,
     )
     return Filter(parts, POLICY)
 
 
-async def compare_all(layer: MemoryModel | None = None) -> None:
+async def compare_all(automatic: Iterable[tuple[str, bytes]] = ()) -> None:
     library = native_library()
     filters = [
-        filter_over(None, None, layer),
-        filter_over(None, library, layer),
-        filter_over(TableCounts(native_library()), library, layer),
+        filter_over(None, None),
+        filter_over(None, library),
+        filter_over(TableCounts(native_library()), library),
     ]
+    note = LessonNote("auto", "", *[Assessment(0.5, "unsure")] * 2)
+    for label, raw in automatic:
+        message = Message.parse(raw)
+        tokens = filters[0].parts.tokenizer.tokenize(message).all
+        entry = LedgerEntry("v", f"auto-{label}:0", 500, tokens, NOW, "auto", "", 0.0)
+        for each in filters:
+            assert isinstance(await each.parts.model.commit_lesson(message.key, None, entry, note), bytes)
     learned = list(letters(150))
     strangers = [raw for _, raw in letters(40, seed=8)]
     for number, (label, raw) in enumerate(learned):
@@ -66,10 +75,4 @@ async def test_checks_and_lessons_are_the_same() -> None:
 
 
 async def test_checks_and_lessons_are_the_same_beside_what_was_learned_without_people() -> None:
-    layer = MemoryModel()
-    other = filter_over(None, None)
-    other = Filter(replace(other.parts, model=layer, counts=layer), POLICY)
-    for label, raw in letters(60, seed=3):
-        await other.learn(Message.parse(raw), label, "auto")
-
-    await compare_all(layer)
+    await compare_all([*letters(60, seed=3), *letters(20)])

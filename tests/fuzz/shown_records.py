@@ -111,7 +111,6 @@ def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] 
         history=find_history,
         rows=_find_nothing,
         policy_labels=dict,
-        autolearned_label=find_nothing,
         class_names=lambda: CLASSES,
     )
     view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler)

@@ -42,16 +42,25 @@ class Site:
         return self.daemons[-1]
 
     def auto(self) -> dict[str, int]:
-        """The totals of the layer in Redis; empty where it is."""
-        epoch = int(self.redis.get(f"{KEY}auto") or 0)
-        found: Any = self.redis.hgetall(f"{KEY}auto:{epoch}:totals")
-        return {name.decode(): int(value) for name, value in found.items()}
+        """The totals of what was learned without people, as they are in Redis."""
+        found: Any = self.redis.hgetall(f"{KEY}totals")
+        return {name.decode(): int(value) for name, value in found.items() if b"auto" in name}
 
     def people(self) -> dict[bytes, Any]:
-        """All that people taught: all but what is learned automatically, and what checks leave."""
-        others = tuple(f"{KEY}{kind}".encode() for kind in ("auto", "checked", "recent", "row", "activity"))
+        """All that people taught: counts, totals, ledger, prequential scores and history."""
+        kinds = ("counts:ham", "counts:spam", "totals", "ledger:", "first:", "history")
         names: Any = self.redis.keys(f"{KEY}*")
-        return {name: self._content(name) for name in sorted(names) if not name.startswith(others)}
+        of_people = {
+            name: self._content(name)
+            for name in sorted(names)
+            if name.decode().removeprefix(KEY).startswith(kinds)
+            and not (b"ledger:" in name and b":" in (self.redis.hget(name, "label") or b""))
+        }
+        totals = of_people[f"{KEY}totals".encode()]
+        of_people[f"{KEY}totals".encode()] = {
+            field: total for field, total in totals.items() if b"auto" not in field and field != b"generation"
+        }
+        return of_people
 
     def _content(self, name: bytes) -> Any:
         """A hash field by field, since its dump has another order while Redis enlarges it; others byte by byte."""
@@ -111,7 +120,7 @@ def test_where_people_move_nothing_but_spam_kept_mail_brings_verdicts(site: Site
     assert site.people() == before
     (reply,) = send(one, [("ham@nbstream.invalid", ham[0])])
     assert "learned as ham" in reply
-    assert site.auto()["messages:ham"] == len(ham) - 1
+    assert site.auto()["messages:auto-ham:0"] == len(ham) - 1
 
 
 def test_forget_auto_drops_it_under_running_daemons_and_leaves_what_people_taught(site: Site) -> None:

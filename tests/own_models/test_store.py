@@ -25,7 +25,7 @@ from tests.waiting import until
 
 def test_all_keys_of_an_own_model_share_a_hash_tag() -> None:
     keys = OwnModelKeys("test", "example.org/ann")
-    names = [*keys.counts, keys.totals, keys.history, keys.schema, keys.ledger("abc")]
+    names = [keys.counts("ham"), keys.totals, keys.history, keys.schema, keys.ledger("abc")]
 
     tags = {name[name.index("{") : name.index("}")] for name in [*names, keys.changes, keys.sequence]}
 

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from nbstream.bayes.counts import CLASSES, is_sum
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 
@@ -19,29 +19,31 @@ NOTHING: State = ({"ham": {}, "spam": {}}, {})
 """The state of a model that has learned nothing, or has unlearned everything."""
 
 
-async def stored(model: Model | AutolearnModel) -> State:
-    """Counts by class, and totals, exactly as they are in Redis."""
-    counts = {}
-    for label, key in zip(CLASSES, model.keys.counts, strict=True):
-        fields: Any = await model.client.hgetall(key)
+async def stored(model: Model, *, automatic: bool = False) -> State:
+    """Counts by class, and totals, exactly as they are in Redis: of people, or automatic."""
+    columns = automatic_columns((await model.stored_totals()).generation) if automatic else CLASSES
+    counts, names = {}, {b"vocabulary:auto" if automatic else b"vocabulary": b"vocabulary"}
+    for label, column in zip(CLASSES, columns, strict=True):
+        fields: Any = await model.client.hgetall(model.keys.counts(column))
         counts[label] = {token: int(count) for token, count in fields.items()}
+        names |= {f"{what}:{column}".encode(): f"{what}:{label}".encode() for what in ("messages", "tokens")}
     totals: Any = await model.client.hgetall(model.keys.totals)
-    return counts, {name: int(value) for name, value in totals.items()}
+    return counts, {names[name]: int(value) for name, value in totals.items() if name in names}
 
 
-async def live_entries(model: Model | AutolearnModel) -> dict[str, LedgerEntry]:
-    """The whole ledger: each message that is learned, by its key."""
+async def live_entries(model: Model, *, automatic: bool = False) -> dict[str, LedgerEntry]:
+    """Each message that people taught, or that was learned without them, by its key."""
     prefix = model.keys.ledger("")
     names = [key.decode() async for key in model.client.scan_iter(f"{prefix}*", count=1000)]
     entries = {name.removeprefix(prefix): await model.entry(name.removeprefix(prefix)) for name in names}
-    return {key: entry for key, entry in entries.items() if entry}
+    return {key: entry for key, entry in entries.items() if entry and entry.is_automatic == automatic}
 
 
-async def summed(model: Model | AutolearnModel) -> State:
+async def summed(model: Model, *, automatic: bool = False) -> State:
     """The state that must be stored: the sum over the live entries of weight times tokens, and of their sums."""
     counts: dict[str, Counter[bytes]] = {label: Counter() for label in CLASSES}
     totals: Counter[bytes] = Counter()
-    for entry in (await live_entries(model)).values():
+    for entry in (await live_entries(model, automatic=automatic)).values():
         totals[f"messages:{entry.label}".encode()] += 1
         totals[f"tokens:{entry.label}".encode()] += entry.weight * len(entry.tokens)
         counts[entry.label].update(dict.fromkeys(entry.tokens, entry.weight))
@@ -56,7 +58,7 @@ async def summed(model: Model | AutolearnModel) -> State:
     )
 
 
-async def prequential_scores(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
+async def prequential_scores(model: Model) -> dict[str, set[bytes]]:
     """The prequential scores of each class, exactly as they are in Redis."""
     prequential_scores_of = {}
     for label, key in zip(CLASSES, model.keys.prequential_scores, strict=True):
@@ -65,7 +67,7 @@ async def prequential_scores(model: Model | AutolearnModel) -> dict[str, set[byt
     return prequential_scores_of
 
 
-async def prequential_scores_of_entries(model: Model | AutolearnModel) -> dict[str, set[bytes]]:
+async def prequential_scores_of_entries(model: Model) -> dict[str, set[bytes]]:
     """The prequential scores of the live entries: stored while there are no more than the limit."""
     entries = (await live_entries(model)).values()
     return {

@@ -7,7 +7,6 @@ import secrets
 from hypothesis import strategies as st
 
 from nbstream.bayes.counts import CLASSES, Sums
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from tests.store.notes import NOTE
@@ -28,7 +27,7 @@ def entry(label: str, tokens: list[bytes], weight: int = 1000, sums: Sums = ()) 
     )
 
 
-async def change(model: Model | AutolearnModel, message: str, new: LedgerEntry | None) -> bytes | None:
+async def change(model: Model, message: str, new: LedgerEntry | None) -> bytes | None:
     """Learn the message as ``new``, or unlearn it; return the change, None where somebody else was faster."""
     result = await model.commit_lesson(message, await model.entry(message), new, NOTE)
     return result if isinstance(result, bytes) else None

@@ -23,7 +23,6 @@ from nbstream.store import lua
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.lua import lua_script
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch, LessonCommit
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
@@ -58,6 +57,8 @@ async def learn(client: Redis) -> None:
     others = [LessonCommit(f"n{number}", None, entry("spam", TOKENS), NOTE) for number in range(3)]
     await model.commit_lessons(LessonBatch([*others, LessonCommit("m1", await model.entry("m1"), None, NOTE)]))
     await model.commit_lesson("s3", await model.entry("s3"), None, NOTE)
+    await model.commit_lesson("m2", None, entry("auto-ham:0", TOKENS), NOTE)
+    await model.commit_lesson("m2", await model.entry("m2"), entry("spam", TOKENS), NOTE)
 
 
 async def evict(client: Redis) -> None:
@@ -73,10 +74,10 @@ async def position(client: Redis) -> None:
     await (await open_model(client, "test")).position()
 
 
-async def drop_epoch(client: Redis) -> None:
-    layer = AutolearnModel(client, "test", 3600)
-    await layer.commit_lesson("m1", None, entry("spam", TOKENS), NOTE)
-    await layer.drop_epoch()
+async def forget_automatic(client: Redis) -> None:
+    model = await open_model(client, "test")
+    await model.commit_lesson("m1", None, entry("auto-spam:0", TOKENS), NOTE)
+    await model.forget_automatic()
 
 
 async def commit_import(client: Redis) -> None:
@@ -132,7 +133,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "learn.lua": learn,
     "position.lua": position,
     "evict.lua": evict,
-    "drop_epoch.lua": drop_epoch,
+    "forget_automatic.lua": forget_automatic,
     "commit_import.lua": commit_import,
     "changes_since.lua": changes_since,
     "remember.lua": remember,

@@ -46,6 +46,7 @@ class _LoadedModel:
     """The attributes of a mirror that the gauges read once the counts are loaded."""
 
     totals: Totals = field(default_factory=Totals)
+    automatic_totals: Totals = field(default_factory=Totals)
     lag_seconds: float = 0.0
     following: bool = True
     loaded_prequential_scores: PrequentialScores = field(default_factory=PrequentialScores)

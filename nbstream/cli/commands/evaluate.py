@@ -19,7 +19,7 @@ from tqdm import tqdm
 from nbstream import config
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import make_autolearn_model, open_temporary_model
+from nbstream.assembly.store import open_temporary_model
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.table_counts import make_counts
 from nbstream.cli import interrupts, message_files
@@ -36,7 +36,7 @@ from nbstream.evaluation.run import (
     evaluate,
 )
 from nbstream.evaluation.suspects import list_suspects, write_suspects
-from nbstream.filter import AutolearnLayer, KeptMailLearner
+from nbstream.filter import KeptMailLearner
 from nbstream.filter.suspects import describe_suspects
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.settings import EMBEDDED, RedisSettings, read_redis_url, url_has_password, url_has_user
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from nbstream.evaluation.streams import LabelledStream
     from nbstream.evaluation.suspects import SuspectRow
     from nbstream.filter import Filter
-    from nbstream.store.model.autolearn_layer import AutolearnModel
     from nbstream.store.model.model import Model
 
 _LESSON_SECONDS = 15.0  # more than two commands of Redis may take
@@ -166,21 +165,17 @@ async def _run(
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
     engine = choose_engine()
     async with _open_model(settings, options.redis, engine) as model:
-        layer, learner = None, None
-        if settings.autolearn:
-            autolearn_model = await _autolearn_model(settings, model, engine)
-            layer = AutolearnLayer(autolearn_model, autolearn_model)
-            learner = make_autolearner(settings, model, model, layer)
+        learner = make_autolearner(settings, model, model) if settings.autolearn else None
         spam_filter = make_filter(
             settings,
             model,
             model,
             learner,
             wrap_tokenizer=CachingTokenizer,
-            autolearn_layer=layer,
+            uses_automatic=learner is not None,
             engine=engine,
         )
-        kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if layer else None
+        kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if learner else None
         try:
             with tqdm(
                 stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()
@@ -204,17 +199,6 @@ async def _run_models(settings: Settings, options: argparse.Namespace, stream: L
     with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
         rows = await evaluate_own_models(make_empty_filter, bar, options.taught, reader)
     return OwnModelsReport.from_rows(rows)
-
-
-async def _autolearn_model(
-    settings: Settings, model: MemoryModel | Model, engine: Engine
-) -> MemoryModel | AutolearnModel:
-    """Return the layer that is learned without people, stored where ``model`` is, and removed with it."""
-    if isinstance(model, MemoryModel):
-        return MemoryModel(counts=make_counts(engine.native_library))
-    layer = make_autolearn_model(settings, model.client, model.keys.model)
-    await layer.open()
-    return layer
 
 
 @asynccontextmanager

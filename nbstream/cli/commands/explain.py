@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Filter
     from nbstream.policy.explanation import CountedClue, Explanation
-    from nbstream.store.model.model import Model
+    from nbstream.store.model.ledger import entry_of_people
+from nbstream.store.model.model import Model
 
 WHY_NO_WORDS = "this model stores keyed hashes in place of words (model.private_tokens)"
 """Why a command shows hashes."""
@@ -109,7 +110,7 @@ async def _subjects(
             check = await spam_filter.check(make_message_reader(settings).read_incoming(source.raw))
             # Without waiting for what is still being written: on a folder the waits would take most of the time.
             remembered, then = await memory.recall_with_explanation(check.id, wait=False) or (None, None)
-            entry = await model.entry(check.id)
+            entry = entry_of_people(await model.entry(check.id))
             yield _Subject(
                 source.name,
                 MessageRecord(check.id, check.explain(time.time()), then, remembered, entry, kind=check.kind),

@@ -44,8 +44,7 @@ async def _run(options: argparse.Namespace) -> int:
     with open_output(options.file) as stream:
         async with open_running_redis(settings) as clients:
             own_names = await OwnModelIndex(clients.client, settings.model.name).names()
-            # What people taught decides where a message is in two of them: so it comes last.
-            names = [archive.OWN_PREFIX + name for name in own_names] + [archive.AUTOLEARNED, archive.COMMON]
+            names = [*(archive.OWN_PREFIX + name for name in own_names), archive.COMMON]
             summaries = []
             for following, name in reversed(list(enumerate(reversed(names)))):
                 model = await make_archived_model(settings, clients.client, name).open(sign=False)

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from nbstream import config
-from nbstream.assembly.store import open_autolearn_model
+from nbstream.assembly.store import make_model, open_running_redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 
@@ -26,8 +26,9 @@ def run(options: argparse.Namespace) -> int:
 
 async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    async with open_autolearn_model(settings) as layer:
-        totals = await (layer.drop_epoch() if options.yes else layer.totals())
+    async with open_running_redis(settings) as clients:
+        model = make_model(settings, clients.client)
+        totals = await model.forget_automatic() if options.yes else (await model.stored_totals()).automatic
     print(_render_json(totals, done=options.yes) if options.json else _render_text(totals, done=options.yes))
     return 0
 

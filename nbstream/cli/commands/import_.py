@@ -50,7 +50,7 @@ async def _run(options: argparse.Namespace) -> int:
 async def _open_model(settings: Settings, client: Redis, name: str) -> Model:
     own_name = name.removeprefix(archive.OWN_PREFIX)
     is_own = name != own_name and is_own_model_name(own_name)
-    if not is_own and name not in {archive.COMMON, archive.AUTOLEARNED}:
+    if not is_own and name != archive.COMMON:
         raise InputError("the file has a model that no export has")
     return await make_archived_model(settings, client, name).open(sign=False)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_rules
-from nbstream.assembly.store import make_autolearn_model, make_correspondent_reader
+from nbstream.assembly.store import make_correspondent_reader
 from nbstream.cli import interrupts
 from nbstream.daemon.status import SILENT, DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
@@ -164,16 +164,15 @@ def _measure_spool(state_dir: Path) -> SpoolBacklog:
 async def _collect_model_summary(
     settings: Settings, model: Model, checked_messages: RecentMessages | None
 ) -> ModelSummary:
-    totals = await model.totals()
-    autolearn_totals = await make_autolearn_model(settings, model.client).totals()
+    totals, automatic, _ = await model.stored_totals()
     return ModelSummary(
         name=settings.model.name,
         state=model_state(
-            totals, settings.model.min_learned.model_dump(), autolearn_totals if settings.autolearn else None
+            totals, settings.model.min_learned.model_dump(), automatic if settings.autolearn else None
         ),
         vocabulary_size=totals.vocabulary_size,
         recent=await _collect_recent(checked_messages),
-        autolearned=autolearn_totals.messages_by_label(),
+        autolearned=automatic.messages_by_label(),
         kinds=await _learned_kinds(settings, model),
     )
 

@@ -1,11 +1,12 @@
 -- Remove tokens from a model, or only those of their counts that are below zero, in one atomic step.
 --
--- KEYS: totals, changes, sequence, then the counts of each class.
+-- KEYS: totals, changes, sequence, then the counts of each column that has the vocabulary.
 -- ARGV: 1 the vocabulary size at which to stop ('' = remove only counts below zero)
 --       2 about how many changes stay in the change stream
 --       3 the tokens, separated by line feeds
---       then for each class the counts of the tokens when they were chosen, separated by spaces
---       last the tokens as a change has them, compressed
+--       4 the field of the totals that has the size of the vocabulary
+--       5 the tokens as a change has them, compressed
+--       then for each column its name, and the counts of the tokens when they were chosen, separated by spaces
 -- A token that has another count by now was learned or unlearned meanwhile and stays as it is. Therefore neither a
 -- repetition after a lost reply nor a second daemon that chose the same tokens removes anything twice. Returns the
 -- stream id of the change and the number of tokens, or false where nothing was to be removed: nothing was changed then.
@@ -14,16 +15,15 @@
 -- allows it, and then the others too.
 
 local totals_key, changes_key, sequence_key = unpack(KEYS, 1, 3)
-local stop_size, max_changes, joined_tokens = unpack(ARGV, 1, 3)
-local packed_names = ARGV[#ARGV]
+local stop_size, max_changes, joined_tokens, vocabulary_field, packed_names = unpack(ARGV, 1, 5)
 stop_size = tonumber(stop_size)
 
 local tokens, columns = {}, {}
 for token in string.gmatch(joined_tokens, '[^\n]+') do tokens[#tokens + 1] = token end
-for i = 4, #KEYS do  -- the keys and the arguments of the classes have the same indices
-  local column = {label = string.match(KEYS[i], '[^:]+$'), key = KEYS[i], counts = {}}
+for i = 4, #KEYS do
+  local column = {name = ARGV[2 * i - 2], key = KEYS[i], counts = {}}
   column.to_delete, column.resulting, column.removed = {}, {}, 0
-  for count in string.gmatch(ARGV[i], '%S+') do column.counts[#column.counts + 1] = count end
+  for count in string.gmatch(ARGV[2 * i - 1], '%S+') do column.counts[#column.counts + 1] = count end
   column.stored = redis.call('HMGET', column.key, unpack(tokens))
   columns[#columns + 1] = column
 end
@@ -31,7 +31,7 @@ end
 -- table.concat writes only 14 digits of a number, "%.0f" writes all of them.
 local function text(number) return string.format('%.0f', number) end
 
-local vocabulary = tonumber(redis.call('HGET', totals_key, 'vocabulary') or 0)
+local vocabulary = tonumber(redis.call('HGET', totals_key, vocabulary_field) or 0)
 
 local function is_to_be_removed(i)
   local is_in_vocabulary, is_below_zero = false, false
@@ -66,20 +66,15 @@ for i, token in ipairs(tokens) do
 end
 if removed == 0 then return false end
 
-local totals, changed_totals = {}, {}
+local changed_totals = {}
 local function subtract_from_total(field, amount)
-  local result = (redis.call('HGET', totals_key, field) or 0) - amount
-  totals[#totals + 1] = text(result)
-  if amount ~= 0 then changed_totals[field] = result end
+  if amount ~= 0 then changed_totals[field] = (redis.call('HGET', totals_key, field) or 0) - amount end
 end
-for _, column in ipairs(columns) do
-  subtract_from_total('messages:' .. column.label, 0)
-  subtract_from_total('tokens:' .. column.label, column.removed)
-end
-subtract_from_total('vocabulary', vocabulary_loss)
+for _, column in ipairs(columns) do subtract_from_total('tokens:' .. column.name, column.removed) end
+subtract_from_total(vocabulary_field, vocabulary_loss)
 
 for _, column in ipairs(columns) do check_writes(column.key, 'hash', 'HDEL') end
-check_writes(totals_key, 'hash', 'HDEL', 'HSET')
+check_writes(totals_key, 'hash', 'HDEL', 'HSET', 'HGETALL')
 check_writes(sequence_key, 'integer', 'INCRBY')
 check_writes(changes_key, 'stream', 'XADD', 'XREVRANGE')
 
@@ -93,11 +88,10 @@ end
 local sequence = redis.call('INCRBY', sequence_key, 1)
 local last_change = redis.call('XREVRANGE', changes_key, '+', '-', 'COUNT', 1)[1]
 local predecessor = last_change and last_change[1] or '0-0'
-local change = {
-  'sequence', sequence, 'totals', table.concat(totals, ' '), 'names', packed_names, 'predecessor', predecessor,
-}
+local all_totals = table.concat(redis.call('HGETALL', totals_key), ' ')
+local change = {'sequence', sequence, 'totals', all_totals, 'names', packed_names, 'predecessor', predecessor}
 for _, column in ipairs(columns) do
-  change[#change + 1] = 'counts:' .. column.label
+  change[#change + 1] = 'counts:' .. column.name
   change[#change + 1] = table.concat(column.resulting, ' ')
 end
 return {redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', unpack(change)), removed}

@@ -4,13 +4,16 @@
 -- messages of one call are distinct. Returns the stream id of the change, which is one for all lessons. Where the
 -- ledger holds another entry than the expected one of any message, nothing is changed, and the script returns for each
 -- of these the number of its lesson, from 1, and the fields and values of that entry (an empty list = there is none).
--- The same holds where the autolearn layer has a message, or may have it since its epoch is another one. An import
--- refuses all lessons with an error: the key expires soon after an import that was killed.
+-- An import refuses all lessons with an error: the key expires soon after an import that was killed.
+--
+-- A column is what one class was learned as, by people or automatically. People's columns have one vocabulary, the
+-- automatic ones another. The name of an automatic column ends in its generation: in a former one nothing is changed,
+-- and a ledger entry of a former one is as good as none.
 --
 -- The caller has summed what the lessons add to each count. Counts stay below 2^53, so that Lua's numbers hold them
 -- exactly. A count that reaches zero is deleted. No count is ever clamped: (+1,-1) and (-1,+1) must both give 0. The
--- change carries the resulting counts of the classes that it touched; the counts of the other classes are as they
--- were. The sequence number grows by one for each lesson.
+-- change carries the resulting counts of the columns that it touched; the counts of the others are as they were. It
+-- names the messages of its lessons. The sequence number grows by one for each lesson.
 --
 -- A sum is stored and sent like a token, but belongs neither to the totals nor to the vocabulary.
 --
@@ -23,9 +26,10 @@ local totals_key,
   changes_key,
   sequence_key,
   history_key,
-  importing_key = unpack(KEYS, 1, 5)
--- The next keys are the counts and the prequential scores of each class, and the ledger entry of each message. Where
--- the layer must not have the messages, its ledger entry of each message and the key of its epoch follow.
+  importing_key,
+  ham_scores_key,  -- the prequential scores of ham
+  spam_scores_key = unpack(KEYS, 1, 7)
+-- The next keys are the counts of each column, and the ledger entry of each message.
 
 local names,  -- the distinct names of tokens and then of sums to which the lessons add, each with a NUL behind it
   packed_names,  -- the names as the change has them, compressed
@@ -33,66 +37,80 @@ local names,  -- the distinct names of tokens and then of sums to which the less
   token_count,  -- how many of them are tokens
   max_changes,  -- about how many changes stay in the change stream; after a batch, how many lessons
   max_history_records,  -- about how many records stay in the history
-  max_prequential_scores,  -- how many prequential scores of each class stay
+  max_prequential_scores,  -- how many prequential scores of ham and of spam stay
   ledger_seconds,  -- after how many seconds a new ledger entry expires
-  class_count,  -- the number of classes
-  lesson_count,  -- the number of lessons
-  layer_epoch = unpack(ARGV, 1, 11)  -- the epoch that the layer must have ('' = it does not matter)
--- The next arguments are those of each class, and then those of each lesson.
+  column_count,  -- the number of columns: with each that is changed, all that share its vocabulary
+  lesson_count = unpack(ARGV, 1, 10)  -- the number of lessons
+-- The next arguments are those of each column, and then those of each lesson.
 
 name_count, token_count = tonumber(name_count), tonumber(token_count)
-class_count, lesson_count = tonumber(class_count), tonumber(lesson_count)
+column_count, lesson_count = tonumber(column_count), tonumber(lesson_count)
 if redis.call('EXISTS', importing_key) == 1 then
   return redis.error_reply('IMPORTING lessons are refused until an import into this model ends; repeat one that was killed')
 end
-local layer_keys = layer_epoch ~= '' and lesson_count + 1 or 0
-local first_entry_key = #KEYS - layer_keys - lesson_count + 1
-local is_other_epoch = layer_keys > 0 and (redis.call('GET', KEYS[#KEYS]) or '0') ~= layer_epoch
+local current_generation = redis.call('HGET', totals_key, 'generation') or '0'
 
-local classes, next_argument = {}, 12
-for column = 1, class_count do
-  local additions,  -- what is added to the count of each name, as an array of MessagePack ('' = to none)
+local columns, groups, next_argument = {}, {}, 11  -- a group: the columns with the same vocabulary
+for i = 1, column_count do
+  local name,  -- the name of the column
+    additions,  -- what is added to the count of each name, as an array of MessagePack ('' = to none)
     messages,  -- by how much the number of messages grows
-    weight = unpack(ARGV, next_argument, next_argument + 2)  -- by how much the summed weight of the tokens grows
-  next_argument = next_argument + 3
-  local counts_key = KEYS[first_entry_key - 2 * class_count + column - 1]
-  classes[column] = {
-    label = string.match(counts_key, '[^:]+$'),
-    counts_key = counts_key,
-    prequential_scores_key = KEYS[first_entry_key - class_count + column - 1],
-    additions = additions ~= '' and cmsgpack.unpack(additions) or nil,
-    messages = tonumber(messages),
-    weight = tonumber(weight),
-    resulting = {},
-    prequential_scores = {},  -- what happened to them: words and prequential scores in turn
-  }
+    weight = unpack(ARGV, next_argument, next_argument + 3)  -- by how much the summed weight of the tokens grows
+  next_argument = next_argument + 4
+  local generation = string.match(name, ':(%d+)$')
+  if not generation or generation == current_generation then
+    local field = generation and 'vocabulary:auto' or 'vocabulary'
+    local group = groups[field]
+    if not group then
+      group = {field = field, vocabulary = 0, touched = {}, untouched = {}}
+      groups[field], groups[#groups + 1] = group, group
+    end
+    local column = {
+      name = name,
+      counts_key = KEYS[7 + i],
+      additions = additions ~= '' and cmsgpack.unpack(additions) or nil,
+      messages = tonumber(messages),
+      weight = tonumber(weight),
+      resulting = {},
+    }
+    columns[#columns + 1] = column
+    local list = column.additions and group.touched or group.untouched
+    list[#list + 1] = column
+  end
 end
+-- What happens to the prequential scores: words and prequential scores in turn.
+local scores_of = {
+  ham = {label = 'ham', key = ham_scores_key, changes = {}},
+  spam = {label = 'spam', key = spam_scores_key, changes = {}},
+}
 
 local lessons, conflicts = {}, {}
 for i = 1, lesson_count do
   local expected_version,  -- the version that the ledger entry must have now ('' = there must be no entry)
-    old_column,  -- the class of the old entry, as a column from 1 (0 = there is no old entry)
+    old_label,  -- the label of the old entry
     old_prequential_score,  -- the prequential score to remove ('' = none)
-    new_column,  -- the class of the new entry
+    new_label,  -- the label of the new entry
     new_prequential_score,  -- the prequential score to add ('' = none)
-    history_length,  -- the number of names and values of the history's record
+    history_length,  -- the number of names and values of the history's record (0 = there is none)
     entry_length = unpack(ARGV, next_argument, next_argument + 6)  -- those of the new entry (0 = delete the entry)
   local history_start = next_argument + 7
   local entry_start = history_start + history_length
   next_argument = entry_start + entry_length
   -- The names and values of the record, then those of the entry, follow the arguments of each lesson.
-  local entry_key = KEYS[first_entry_key + i - 1]
-  local is_in_layer = layer_keys > 0 and redis.call('EXISTS', KEYS[first_entry_key + lesson_count + i - 1]) == 1
-  local version = redis.call('HGET', entry_key, 'version') or ''
-  if version ~= expected_version or is_in_layer or is_other_epoch then
-    conflicts[#conflicts + 1] = {i, redis.call('HGETALL', entry_key)}
+  local entry_key = KEYS[7 + column_count + i]
+  local version, column = unpack(redis.call('HMGET', entry_key, 'version', 'label'))
+  local generation = string.match(column or '', ':(%d+)$')
+  local is_there = version and (not generation or generation == current_generation)
+  if (is_there and version or '') ~= expected_version then
+    conflicts[#conflicts + 1] = {i, is_there and redis.call('HGETALL', entry_key) or {}}
   end
   lessons[i] = {
     entry_key = entry_key,
+    message_key = string.match(entry_key, '[^:]+$'),
     has_old_entry = expected_version ~= '',
-    old_class = classes[tonumber(old_column)],
+    old_scores = scores_of[old_label],
     old_prequential_score = old_prequential_score,
-    new_class = classes[tonumber(new_column)],
+    new_scores = scores_of[new_label],
     new_prequential_score = new_prequential_score,
     history_start = history_start,
     entry_start = entry_start,
@@ -111,19 +129,13 @@ local function text(number)
   return format('%.0f', number)
 end
 
-local touched_classes, untouched_classes = {}, {}
-for _, class in ipairs(classes) do
-  local list = class.additions and touched_classes or untouched_classes
-  list[#list + 1] = class
-end
-
--- Returns by how much the vocabulary grows, given the tokens that the touched classes begin (1) or cease (-1) to have:
--- a token that another class has was in the vocabulary before, and stays there.
-local function vocabulary_growth(tokens, growth)
+-- Returns by how much the vocabulary grows, given the tokens that the touched columns begin (1) or cease (-1) to have:
+-- a token that an untouched one has was in the vocabulary before, and stays there.
+local function vocabulary_growth(untouched, tokens, growth)
   if #tokens == 0 then return 0 end
   local is_elsewhere, sum = {}, 0
-  for _, class in ipairs(untouched_classes) do
-    local counts = redis.call('HMGET', class.counts_key, unpack(tokens))
+  for _, column in ipairs(untouched) do
+    local counts = redis.call('HMGET', column.counts_key, unpack(tokens))
     for i = 1, #tokens do
       if counts[i] and tonumber(counts[i]) > 0 then is_elsewhere[i] = true end
     end
@@ -135,45 +147,40 @@ local function vocabulary_growth(tokens, growth)
 end
 
 local total_fields, amounts = {}, {}
-for _, class in ipairs(classes) do
-  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'messages:' .. class.label, class.messages
-  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'tokens:' .. class.label, class.weight
+for _, column in ipairs(columns) do
+  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'messages:' .. column.name, column.messages
+  total_fields[#total_fields + 1], amounts[#amounts + 1] = 'tokens:' .. column.name, column.weight
 end
-total_fields[#total_fields + 1] = 'vocabulary'
-local totals = redis.call('HMGET', totals_key, unpack(total_fields))
+for _, group in ipairs(groups) do total_fields[#total_fields + 1] = group.field end
+local totals = #total_fields > 0 and redis.call('HMGET', totals_key, unpack(total_fields)) or {}
 for i = 1, #total_fields do totals[i] = (totals[i] or 0) + 0 end
 
 -- From here on Redis refuses nothing. The ledger entries were read as hashes.
-check_writes(totals_key, 'hash', 'HSET', 'HDEL')
-for _, class in ipairs(classes) do
-  check_writes(class.counts_key, 'hash', 'HMGET', 'HSET', 'HDEL')
-  check_writes(class.prequential_scores_key, 'zset', 'ZADD', 'ZREM', 'ZREMRANGEBYRANK', 'ZRANGE')
+check_writes(totals_key, 'hash', 'HSET', 'HDEL', 'HGETALL')
+for _, column in ipairs(columns) do check_writes(column.counts_key, 'hash', 'HMGET', 'HSET', 'HDEL') end
+for _, scores in pairs(scores_of) do
+  check_writes(scores.key, 'zset', 'ZADD', 'ZREM', 'ZREMRANGEBYRANK', 'ZRANGE')
 end
 check_writes(sequence_key, 'integer', 'INCRBY')
 check_writes(changes_key, 'stream', 'XADD', 'XREVRANGE', 'XRANGE')
 check_writes(history_key, 'stream', 'XADD')
 check_writes(lessons[1].entry_key, 'hash', 'HGETALL', 'DEL', 'HSET', 'EXPIRE')
 
--- Read and write the counts in the touched classes, a chunk of names at a time, and follow the vocabulary: which of
--- the tokens some touched class has afterwards and none had before, or the other way round. This loop is most of the
+-- Read and write the counts in the touched columns, a chunk of names at a time, and follow the vocabulary: which of
+-- the tokens some touched column has afterwards and none had before, or the other way round. This loop is most of the
 -- script's time: it adds 0 to a string to make it a number, since that is faster than tonumber.
-local vocabulary, touches_several = 0, #touched_classes > 1
 local texts = {}  -- the texts of numbers: many tokens have the same count
-local position = 1
-for before_first = 0, name_count - 1, CHUNK do
-  local size = math.min(CHUNK, name_count - before_first)
-  local name_list = {struct.unpack(string.rep('s', size), names, position)}
-  position = table.remove(name_list)
+local function add_to_columns(group, before_first, size, name_list, writes)
+  local touches_several = #group.touched > 1
   local was_present, is_present, changed_tokens, growth = {}, {}, {}, {}
-  local writes = {}  -- a command, the key and the command's other arguments
   local function note_presence(i, before, after)
     if before ~= after and before_first + i <= token_count then
       changed_tokens[#changed_tokens + 1] = name_list[i]
       growth[#growth + 1] = after and 1 or -1
     end
   end
-  for _, class in ipairs(touched_classes) do
-    local key, additions, resulting = class.counts_key, class.additions, class.resulting
+  for _, column in ipairs(group.touched) do
+    local key, additions, resulting = column.counts_key, column.additions, column.resulting
     local counts = redis.call('HMGET', key, unpack(name_list))
     local to_set, set_length, to_delete = {}, 0, {}
     for i = 1, size do
@@ -208,18 +215,25 @@ for before_first = 0, name_count - 1, CHUNK do
   if touches_several then
     for i = 1, size do note_presence(i, was_present[i], is_present[i]) end
   end
-  vocabulary = vocabulary + vocabulary_growth(changed_tokens, growth)
+  group.vocabulary = group.vocabulary + vocabulary_growth(group.untouched, changed_tokens, growth)
+end
+local position = 1
+for before_first = 0, name_count - 1, CHUNK do
+  local size = math.min(CHUNK, name_count - before_first)
+  local name_list = {struct.unpack(string.rep('s', size), names, position)}
+  position = table.remove(name_list)
+  local writes = {}  -- a command, the key and the command's other arguments
+  for _, group in ipairs(groups) do add_to_columns(group, before_first, size, name_list, writes) end
   for _, write in ipairs(writes) do redis.call(write[1], write[2], unpack(write[3])) end
 end
 
 -- Add to the totals; a field that reaches zero is deleted.
-amounts[#amounts + 1] = vocabulary
+for _, group in ipairs(groups) do amounts[#amounts + 1] = group.vocabulary end
 local totals_to_set = {}
 for i, field in ipairs(total_fields) do
   local result = totals[i] + amounts[i]
-  totals[i] = text(result)
   if result ~= 0 then
-    totals_to_set[#totals_to_set + 1], totals_to_set[#totals_to_set + 2] = field, totals[i]
+    totals_to_set[#totals_to_set + 1], totals_to_set[#totals_to_set + 2] = field, text(result)
   elseif amounts[i] ~= 0 then
     redis.call('HDEL', totals_key, field)
   end
@@ -227,41 +241,43 @@ end
 if #totals_to_set > 0 then redis.call('HSET', totals_key, unpack(totals_to_set)) end
 
 -- Remove and add prequential scores in the order of the lessons: the limit may remove one before another goes.
-local function note_prequential_score(class, word, prequential_score)
-  class.prequential_scores[#class.prequential_scores + 1] = word
-  class.prequential_scores[#class.prequential_scores + 1] = prequential_score
+local function note_prequential_score(scores, word, prequential_score)
+  scores.changes[#scores.changes + 1] = word
+  scores.changes[#scores.changes + 1] = prequential_score
 end
 for _, lesson in ipairs(lessons) do
-  local old_class, new_class = lesson.old_class, lesson.new_class
-  if old_class and lesson.old_prequential_score ~= '' then
-    if redis.call('ZREM', old_class.prequential_scores_key, lesson.old_prequential_score) == 1 then
-      note_prequential_score(old_class, 'gone', lesson.old_prequential_score)
+  local old_scores, new_scores = lesson.old_scores, lesson.new_scores
+  if old_scores and lesson.old_prequential_score ~= '' then
+    if redis.call('ZREM', old_scores.key, lesson.old_prequential_score) == 1 then
+      note_prequential_score(old_scores, 'gone', lesson.old_prequential_score)
     end
   end
-  if new_class and lesson.new_prequential_score ~= '' then
-    local key, prequential_score = new_class.prequential_scores_key, lesson.new_prequential_score
+  if new_scores and lesson.new_prequential_score ~= '' then
+    local key, prequential_score = new_scores.key, lesson.new_prequential_score
     redis.call('ZADD', key, string.match(prequential_score, '^%S+'), prequential_score)
-    note_prequential_score(new_class, 'come', prequential_score)
+    note_prequential_score(new_scores, 'come', prequential_score)
     if redis.call('ZREMRANGEBYRANK', key, 0, -max_prequential_scores - 1) > 0 then
-      note_prequential_score(new_class, 'oldest', redis.call('ZRANGE', key, 0, 0)[1])
+      note_prequential_score(new_scores, 'oldest', redis.call('ZRANGE', key, 0, 0)[1])
     end
   end
 end
 
 local sequence = redis.call('INCRBY', sequence_key, lesson_count)
-local change = {'sequence', sequence, 'totals', table.concat(totals, ' '), 'names', packed_names}
+local all_totals = table.concat(redis.call('HGETALL', totals_key), ' ')
+local change = {'sequence', sequence, 'totals', all_totals, 'names', packed_names}
 local function add_to_change(field, value)
   change[#change + 1] = field
   change[#change + 1] = value
 end
-for _, class in ipairs(touched_classes) do
-  add_to_change('counts:' .. class.label, table.concat(class.resulting, ' '))
+for _, column in ipairs(columns) do
+  if column.additions then add_to_change('counts:' .. column.name, table.concat(column.resulting, ' ')) end
 end
-for _, class in ipairs(classes) do
-  if #class.prequential_scores > 0 then
-    add_to_change('first:' .. class.label, table.concat(class.prequential_scores, '\n'))
-  end
+for _, scores in pairs(scores_of) do
+  if #scores.changes > 0 then add_to_change('first:' .. scores.label, table.concat(scores.changes, '\n')) end
 end
+local message_keys = {}
+for i, lesson in ipairs(lessons) do message_keys[i] = lesson.message_key end
+add_to_change('messages', table.concat(message_keys, ' '))
 local last_change = redis.call('XREVRANGE', changes_key, '+', '-', 'COUNT', 1)[1]
 add_to_change('predecessor', last_change and last_change[1] or '0-0')
 -- Models that share a stream have names behind its prefix.
@@ -285,7 +301,7 @@ local id = redis.call('XADD', changes_key, trimming, precision, threshold, '*', 
 -- The record keeps the whole entry that is replaced.
 for _, lesson in ipairs(lessons) do
   local entry_key, entry_start, entry_end = lesson.entry_key, lesson.entry_start, lesson.entry_end
-  local record = {'id', string.match(entry_key, '[^:]+$'), unpack(ARGV, lesson.history_start, entry_start - 1)}
+  local record = {'id', lesson.message_key, unpack(ARGV, lesson.history_start, entry_start - 1)}
   if lesson.has_old_entry then
     local former_entry = redis.call('HGETALL', entry_key)
     for i = 1, #former_entry, 2 do
@@ -294,7 +310,9 @@ for _, lesson in ipairs(lessons) do
     end
     redis.call('DEL', entry_key)
   end
-  redis.call('XADD', history_key, 'MAXLEN', '~', max_history_records, '*', unpack(record))
+  if lesson.history_start < entry_start then
+    redis.call('XADD', history_key, 'MAXLEN', '~', max_history_records, '*', unpack(record))
+  end
   if entry_start <= entry_end then
     redis.call('HSET', entry_key, 'change', id, unpack(ARGV, entry_start, entry_end))
     redis.call('EXPIRE', entry_key, ledger_seconds)

@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.counts import is_sum
+from nbstream.bayes.counts import CLASSES, is_sum
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.logs import event_fields
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model import ledger
@@ -68,18 +69,28 @@ _NOTHING_SECONDS = 10.0  # as after a failover, until the mirror has loaded what
 class Evictor:
     """Keeps the number of tokens in ``mirror``, which follows ``model``, within ``limit``.
 
+    These are the tokens that people taught, or with ``automatic`` those that were learned without them.
     ``on_evicted`` is called at each step with the number of tokens that were forgotten.
     """
 
-    def __init__(self, model: Model, mirror: Mirror, limit: int, on_evicted: Callable[[int], object]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        mirror: Mirror,
+        limit: int,
+        on_evicted: Callable[[int], object],
+        *,
+        automatic: bool = False,
+    ) -> None:
         self._model = model
         self._mirror = mirror
         self._limit = limit
         self._on_evicted = on_evicted
+        self._automatic = automatic
 
     async def step(self) -> None:
         """Wait until it is necessary to evict tokens, and evict once. Raises ``StoreUnavailable``."""
-        await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit))
+        await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit), automatic=self._automatic)
         with readable_replies():
             if not await self.evict_once():
                 await asyncio.sleep(_NOTHING_SECONDS)
@@ -90,14 +101,14 @@ class Evictor:
         A mended token had a count below zero and has none now. Raises ``StoreUnavailable``.
         """
         started = time.monotonic()
-        candidates = await asyncio.to_thread(EvictionCandidates, *self._mirror.snapshot())
+        candidates = await asyncio.to_thread(EvictionCandidates, *self._mirror.snapshot(automatic=self._automatic))
         mended = await self._evict_tokens(candidates, np.flatnonzero(candidates.below_zero), None)
         candidates.clip_counts_below_zero()
         target_size = int(TARGET_SHARE * self._limit)
         surplus = candidates.vocabulary_size - target_size
         evicted = 0
         if surplus > 0:
-            async for packed_tokens in self._model.ledger_tokens():
+            async for packed_tokens in self._model.ledger_tokens(await self._columns()):
                 await asyncio.to_thread(candidates.mark_live, packed_tokens)
             number = surplus + int(_SPARE_SHARE * self._limit)
             indices = await asyncio.to_thread(candidates.least_useful, number)
@@ -108,11 +119,22 @@ class Evictor:
                 evicted=evicted,
                 below_zero=mended,
                 live=int(candidates.live.sum()),
-                vocabulary=self._mirror.vocabulary_size,
+                vocabulary=self._vocabulary_size,
                 seconds=round(time.monotonic() - started, 1),
             ),
         )
         return evicted + mended
+
+    @property
+    def _vocabulary_size(self) -> int:
+        totals = self._mirror.automatic_totals if self._automatic else self._mirror.totals
+        return 0 if totals is None else totals.vocabulary_size
+
+    async def _columns(self) -> Sequence[str]:
+        """Return the columns of the tokens. The counts of a former generation are not those of the next one."""
+        if not self._automatic:
+            return CLASSES
+        return automatic_columns((await self._mirror.look_up_automatic(())).generation)
 
     async def _evict_tokens(
         self, candidates: EvictionCandidates, indices: NDArray[np.intp], target_size: int | None
@@ -125,7 +147,7 @@ class Evictor:
         forgotten, first = 0, 0
         while first < len(indices):
             stop_if_cancelled()
-            surplus = len(indices) if target_size is None else self._mirror.vocabulary_size - target_size
+            surplus = len(indices) if target_size is None else self._vocabulary_size - target_size
             batch = indices[first : first + max(0, min(surplus, _TOKENS_PER_STEP * _CONCURRENT_STEPS))]
             if not len(batch):
                 break
@@ -145,7 +167,8 @@ class Evictor:
         self, candidates: EvictionCandidates, indices: NDArray[np.intp], target_size: int | None
     ) -> int:
         tokens = [candidates.tokens[index] for index in indices.tolist()]
-        eviction = await self._model.evict(tokens, candidates.counts[indices], target_size)
+        counts, columns = candidates.counts[indices], await self._columns()
+        eviction = await self._model.evict(tokens, counts, target_size, columns)
         if not eviction:
             return 0
         if target_size is not None:

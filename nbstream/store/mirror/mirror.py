@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nbstream.bayes.counts import AutomaticCounts
     from nbstream.engine.table import Table
     from nbstream.store.model.model import Model
 
@@ -40,8 +41,7 @@ _NO_ROWS = np.zeros((0, len(CLASSES)), np.int64)
 class Mirror(Followed):
     """The counts of ``model`` in memory, which a follower keeps equal to Redis.
 
-    The model may be a layer of one, which has other keys in each epoch: then nobody else uses it. With a native
-    ``library`` the counts are in a table of it.
+    With a native ``library`` the counts are in tables of it.
     """
 
     def __init__(self, model: Model, library: ctypes.CDLL | None = None) -> None:
@@ -67,9 +67,14 @@ class Mirror(Followed):
         """Seconds since this mirror was last known to equal Redis; 0 while it follows."""
         return 0.0 if self.is_current else time.monotonic() - self.equal_at
 
-    async def wait_for_more_tokens(self, tokens: int) -> None:
-        """Return when this mirror holds more distinct tokens than ``tokens``, whatever their counts are."""
-        await self._wait_until(lambda: self._distinct_tokens > tokens)
+    async def wait_for_more_tokens(self, tokens: int, *, automatic: bool = False) -> None:
+        """Return when people taught more distinct tokens than ``tokens``, whatever their counts are.
+
+        With ``automatic`` those are meant that were learned without people.
+        """
+        await self._wait_until(
+            lambda: self._loaded is not None and self._loaded.columns(automatic=automatic).distinct_tokens > tokens
+        )
 
     async def wait_until_applied(self, change: bytes) -> None:
         """Return when this mirror has applied the change with the stream id ``change``, or has ended.
@@ -97,7 +102,7 @@ class Mirror(Followed):
 
     @property
     def totals(self) -> Totals | None:
-        """The totals as this mirror knows them; None before the first load."""
+        """The totals of what people taught as this mirror knows them; None before the first load."""
         if self._loaded is None:
             return None
         if self._last_totals is None or self._last_totals[0] is not self.position:
@@ -105,21 +110,23 @@ class Mirror(Followed):
         return self._last_totals[1]
 
     @property
+    def automatic_totals(self) -> Totals | None:
+        """The totals of what was learned without people; None before the first load."""
+        return None if self._loaded is None else self._loaded.automatic.totals
+
+    @property
     def vocabulary_size(self) -> int:
         """The number of distinct tokens with a count above zero; 0 before the first load."""
         totals = self.totals
         return 0 if totals is None else totals.vocabulary_size
 
-    @property
-    def _distinct_tokens(self) -> int:
-        return -1 if self._loaded is None else self._loaded.counts.distinct_tokens
+    def snapshot(self, *, automatic: bool = False) -> tuple[list[bytes], NDArray[np.int64]]:
+        """Return all names of tokens and sums that people taught, and their counts, shape (names, classes).
 
-    def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
-        """Return all names of tokens and sums, and their counts, shape (names, classes).
-
-        Takes 30 ms for half a million tokens. Raises ``StoreUnavailable`` before the first load.
+        With ``automatic`` those are meant that were learned without people. Takes 30 ms for half a million tokens.
+        Raises ``StoreUnavailable`` before the first load.
         """
-        return self._loaded_counts().counts.snapshot()
+        return self._loaded_counts().columns(automatic=automatic).snapshot()
 
     @property
     def native_table(self) -> Table | None:
@@ -138,6 +145,10 @@ class Mirror(Followed):
         if not tokens and (totals := self.totals):  # as for each message that asks whether anything was taught
             return _NO_ROWS, totals
         return counts.look_up_with_totals(tokens)
+
+    async def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
+        """Return the counts of ``tokens`` as they were learned without people; it never waits, as ``look_up``."""
+        return self._loaded_counts().look_up_automatic(tokens)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (n, classes); never waits.

@@ -30,7 +30,6 @@ from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import History, LessonNote
-from nbstream.store.model.keys import AutolearnKeys
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.scripts import LessonBatch, LessonCommit, unpack_reply
 from nbstream.store.redis_errors import store_error, store_errors
@@ -103,34 +102,23 @@ class CommitPoint:
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
         lesson = LessonCommit(message_key, old, new, note)
-        (result,) = await self._commit_and_acknowledge(LessonBatch([lesson]), None)
+        (result,) = await self.commit_lessons(LessonBatch([lesson]))
         if isinstance(result, Exception):
             raise result
         return result
 
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
+    async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
         """Commit the lessons of a batch; each is what ``commit_lesson`` commits.
 
         They are one atomic step, with one change. Those for whose message the ledger holds another entry than the
         expected one are no part of it: they change nothing, as if each were alone. Where Redis refuses the step,
-        each lesson is a step of its own. With ``layer``, the autolearn layer of this model, lessons of messages in
-        its ledger conflict as well, and all of them do where its epoch is another one than when it was last looked
-        at. Where one fails, its place in the list holds the error, and the others are committed all the same.
-        Raises ``StoreUnavailable`` where it is not known what was committed; the lessons may be committed again.
+        each lesson is a step of its own. Where one fails, its place in the list holds the error, and the others
+        are committed all the same. Raises ``StoreUnavailable`` where it is not known what was committed; the
+        lessons may be committed again.
         """
-        layer_keys = None
-        if layer is not None:
-            assert isinstance(layer, CommitPoint)
-            assert isinstance(layer.keys, AutolearnKeys)
-            layer_keys = layer.keys
-        return await self._commit_and_acknowledge(batch, layer_keys)
-
-    async def _commit_and_acknowledge(self, batch: LessonBatch, layer: AutolearnKeys | None) -> list[CommitResult]:
-        guard, keys = ServerGuard(self.client), self.keys  # a layer may have others when Redis has answered
-        answers = await self._commit_batch(keys, batch, layer)
-        results = [
-            await self._recognize_own(keys, lesson, answers[lesson.message_key]) for lesson in batch.lessons
-        ]
+        guard = ServerGuard(self.client)
+        answers = await self._commit_batch(batch)
+        results = [await self._recognize_own(lesson, answers[lesson.message_key]) for lesson in batch.lessons]
         errors = [result for result in results if isinstance(result, StoreUnavailable)]
         refusal = next((error for error in errors if isinstance(error, StoreRefuses)), None)
         try:
@@ -142,9 +130,7 @@ class CommitPoint:
             self._note_refusal(refusal)
         return results
 
-    async def _commit_batch(
-        self, keys: ModelKeys, batch: LessonBatch, layer: AutolearnKeys | None
-    ) -> dict[str, CommitResult]:
+    async def _commit_batch(self, batch: LessonBatch) -> dict[str, CommitResult]:
         """Commit the lessons in one step, except those that conflict; return by message key what became of each.
 
         After a lost reply all of them conflict, with the new entries of the batch.
@@ -154,19 +140,19 @@ class CommitPoint:
         with store_errors():
             try:
                 reply = await self._learn_script(
-                    keys=batch.pack_keys(keys, layer), args=batch.pack_arguments(self.retention, layer)
+                    keys=batch.pack_keys(self.keys), args=batch.pack_arguments(self.retention)
                 )
             except ResponseError as error:
                 if len(batch.lessons) == 1:
                     return {batch.lessons[0].message_key: store_error(error)}
-                alone = [await self._commit_batch(keys, LessonBatch([lesson]), layer) for lesson in batch.lessons]
+                alone = [await self._commit_batch(LessonBatch([lesson])) for lesson in batch.lessons]
                 return {key: result for results in alone for key, result in results.items()}
         answer = unpack_reply(reply, len(batch.lessons))
         if isinstance(answer, bytes):
             return {lesson.message_key: answer for lesson in batch.lessons}
         conflicts: dict[str, CommitResult] = {batch.lessons[n].message_key: answer[n] for n in answer}
         others = [lesson for lesson in batch.lessons if lesson.message_key not in conflicts]
-        return conflicts | await self._commit_batch(keys, LessonBatch(others), layer)
+        return conflicts | await self._commit_batch(LessonBatch(others))
 
     async def confirm(self) -> None:
         """Return when as many replicas as wanted have every lesson that Redis has acknowledged.
@@ -197,7 +183,7 @@ class CommitPoint:
                 f"{options.replicas}"
             )
 
-    async def _recognize_own(self, keys: ModelKeys, lesson: LessonCommit, answer: CommitResult) -> CommitResult:
+    async def _recognize_own(self, lesson: LessonCommit, answer: CommitResult) -> CommitResult:
         """Return a change in place of the conflict of a lesson that was carried out before, its reply lost.
 
         Its entry is in the ledger then. The ledger does not tell its removal from one by others, the history does:
@@ -207,7 +193,7 @@ class CommitPoint:
             return answer
         if lesson.new:
             return answer.entry.change if answer.entry and answer.entry.version == lesson.new.version else answer
-        return await self.last_change() if await History(self.client, keys).has_removal(lesson.attempt) else answer
+        return await self.last_change() if await self.history.has_removal(lesson.attempt) else answer
 
     def note_writes_accepted(self) -> None:
         """Note that Redis takes writes: what it refused a moment ago it would take now."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, ClassCounts, Totals
+from nbstream.bayes.counts import CLASSES, AutomaticCounts, ClassCounts, Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -159,6 +159,10 @@ class FileModel:
         with self._transaction("DEFERRED"):
             return self._rows(tokens), self._totals()[0]
 
+    async def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
+        """Nothing: a model in a file is taught by people alone."""
+        return AutomaticCounts(np.zeros((len(tokens), len(CLASSES)), np.int64), Totals(), 0)
+
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """The counts of these sums, shape (n, classes): the very same array until one of them changes."""
         with self._store_errors():
@@ -192,9 +196,8 @@ class FileModel:
     async def confirm(self) -> None:
         """Return at once: what is committed is on the disk."""
 
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[bytes | LedgerConflict]:
-        """Commit the lessons of a batch, all in one transaction; a model in a file has no ``layer``."""
-        assert layer is None
+    async def commit_lessons(self, batch: LessonBatch) -> list[bytes | LedgerConflict]:
+        """Commit the lessons of a batch, all in one transaction."""
         with self._transaction("IMMEDIATE"):
             return [self._replace(lesson.message_key, lesson.old, lesson.new) for lesson in batch.lessons]
 

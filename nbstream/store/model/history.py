@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nbstream.bayes.kinds import kind_of_packed_sums
+from nbstream.bayes.kinds import is_automatic, kind_of_packed_sums, label_of
 from nbstream.errors import StoreIncompatible
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import LedgerEntry
@@ -81,7 +81,8 @@ class HistoryChange:
 
     ``id`` is the stream id of its record in the history, ``at`` its time in seconds since the epoch. ``label`` and
     ``version`` are those of the entry that the change wrote, None where it left no entry; ``former_label`` and
-    ``former_version`` those of the entry that was there before. ``kind`` and ``former_kind`` are the kinds of
+    ``former_version`` those of the entry that was there before. Where that was learned without people and a person
+    gave a label, ``former_label`` is None. ``kind`` and ``former_kind`` are the kinds of
     these entries, empty for none.
     """
 
@@ -325,13 +326,14 @@ def read_record(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryRecor
 
 
 def _change_values(record_id: bytes, fields: Mapping[bytes, bytes]) -> dict[str, Any]:
+    former = fields.get(_FORMER_PREFIX + b"label", b"").decode()
     return {
         "id": record_id,
         "at": id_milliseconds(record_id) / 1000,
         "message_key": fields[b"id"].decode(),
         "label": fields[b"label"].decode() or None,
         "version": fields[b"version"].decode() or None,
-        "former_label": fields.get(_FORMER_PREFIX + b"label", b"").decode() or None,
+        "former_label": None if not former or (is_automatic(former) and fields[b"label"]) else label_of(former),
         "former_version": fields.get(_FORMER_PREFIX + b"version", b"").decode() or None,
         "note": read_note(fields),
         "kind": fields.get(b"kind", b"").decode(),

@@ -36,10 +36,9 @@ class ModelKeys:
         """The pattern of a SCAN that matches all keys of the model and no others; its name holds no wildcard."""
         return self._key("*")
 
-    @property
-    def counts(self) -> tuple[str, ...]:
-        """For each class, in the order of ``CLASSES``: a hash token → count."""
-        return tuple(self._key(f"counts:{label}") for label in CLASSES)
+    def counts(self, column: str) -> str:
+        """A hash token → count: what was learned in one column."""
+        return self._key(f"counts:{column}")
 
     @property
     def prequential_scores(self) -> tuple[str, ...]:
@@ -48,7 +47,7 @@ class ModelKeys:
 
     @property
     def totals(self) -> str:
-        """A hash: learned messages and summed weights of each class, and the size of the vocabulary."""
+        """A hash: learned messages and summed weights of each column, and what ``StoredTotals`` has besides."""
         return self._key("totals")
 
     @property
@@ -63,7 +62,7 @@ class ModelKeys:
 
     @property
     def history(self) -> str:
-        """A stream, trimmed: who changed what, when, and the entry that was there before."""
+        """A stream, trimmed: which person changed what, when, and the entry that was there before."""
         return self._key("history")
 
     @property
@@ -188,35 +187,10 @@ class StagedKeys(ModelKeys):
         """A sorted set: the messages whose ledger entries are staged."""
         return self._key("entries")
 
-
-@dataclass(frozen=True, slots=True)
-class AutolearnKeys(ModelKeys):
-    """The keys of one epoch of the autolearn layer."""
-
-    epoch: int
-
-    def _key(self, name: str) -> str:
-        return f"{self.prefix}{name}"
-
     @property
-    def log_name(self) -> str:
-        """The name of the counts in the log."""
-        return "autolearned counts"
-
-    @property
-    def epoch_key(self) -> str:
-        """A string: the current epoch; absent for 0."""
-        return f"nbstream:{{{self.model}}}:auto"
-
-    @property
-    def prefix(self) -> str:
-        """The prefix of this epoch's keys."""
-        return f"{self.epoch_key}:{self.epoch}:"
-
-    @property
-    def all_epochs(self) -> str:
-        """The pattern of a SCAN that matches the keys of every epoch and no others."""
-        return f"{self.epoch_key}:*"
+    def columns(self) -> str:
+        """A set: the columns whose counts are staged."""
+        return self._key("columns")
 
 
 MAX_CHANGES = 10_000

@@ -6,12 +6,13 @@ the message that was mangled on its way back, unlearns what was learned and noth
 
 from __future__ import annotations
 
+import re
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.kinds import kind_of_sums
+from nbstream.bayes.kinds import is_automatic, kind_of_sums, label_of
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.tokens import MAX_TOKENS
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Sums
 
+_AUTOMATIC_COLUMN = re.compile(r"auto-(ham|spam):[0-9]{1,15}")
 _ZLIB_LEVEL = 1  # level 6 saves 1 % of the append-only file
 MAX_UNPACKED_BYTES = 8 << 20
 """The most that is decompressed: ``MAX_TOKENS`` of ``MAX_TOKEN_BYTES``, and what is stored of a check beside them.
@@ -34,7 +36,8 @@ MAX_UNPACKED_BYTES = 8 << 20
 class LedgerEntry:
     """One ledger entry.
 
-    ``version`` is drawn at random for each lesson and identifies the lesson that wrote the entry. ``weight`` is
+    ``version`` is drawn at random for each lesson and identifies the lesson that wrote the entry. ``column`` is
+    where its counts are: the label that people gave, or one of ``bayes.kinds.automatic_columns``. ``weight`` is
     the fixed-point weight that each of ``tokens`` was given (it may be 0). ``learned_at`` is in seconds since the
     epoch. ``source`` is the way by which the label came (a listener or a command), ``actor`` who gave it.
     ``score`` is the log-odds before the first lesson. ``change`` is the stream id of the change, empty before the
@@ -44,7 +47,7 @@ class LedgerEntry:
     """
 
     version: str
-    label: str
+    column: str
     weight: int
     tokens: Sequence[bytes]
     learned_at: float
@@ -57,20 +60,30 @@ class LedgerEntry:
     packed_tokens: bytes = field(default=b"", compare=False, repr=False)
 
     @property
+    def label(self) -> str:
+        """The label of the message: ham or spam."""
+        return label_of(self.column)
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the message was learned without people."""
+        return is_automatic(self.column)
+
+    @property
     def kind(self) -> str:
         """The kind that the message was learned as; empty for spam, and for ham of no kind."""
         return kind_of_sums(self.sums)
 
     @property
     def class_name(self) -> str:
-        """The name of the class that the message was learned as: its kind, or else its label."""
-        return self.kind or self.label
+        """The name of the class that the message was learned as: its kind, or else its column."""
+        return self.kind or self.column
 
     def pack(self) -> dict[str, str | bytes]:
         """The entry as fields of a Redis hash, without ``change``, which the script adds."""
         return {
             "version": self.version,
-            "label": self.label,
+            "label": self.column,
             "weight": str(self.weight),
             "tokens": self.packed_tokens or pack_tokens(self.tokens),
             "sums": join_sums(self.sums),
@@ -96,12 +109,12 @@ class LedgerEntry:
 
     @classmethod
     def _from_fields(cls, fields: Mapping[bytes, bytes]) -> LedgerEntry:
-        label = fields[b"label"].decode()
-        if label not in CLASSES:
-            raise ValueError(label)
+        column = fields[b"label"].decode()
+        if not is_column(column):
+            raise ValueError(column)
         return cls(
             version=fields[b"version"].decode(),
-            label=label,
+            column=column,
             weight=int(fields[b"weight"]),
             tokens=_bounded_tokens(_inflate(fields[b"tokens"])),
             sums=split_sums(fields[b"sums"]),
@@ -112,6 +125,16 @@ class LedgerEntry:
             prequential_score=_checked_prequential_score(fields.get(b"first", b"")),
             change=fields[b"change"],
         )
+
+
+def is_column(name: str) -> bool:
+    """Whether a model may have a column of this name."""
+    return name in CLASSES or _AUTOMATIC_COLUMN.fullmatch(name) is not None
+
+
+def entry_of_people(entry: LedgerEntry | None) -> LedgerEntry | None:
+    """The entry if a person has given the label, else None."""
+    return None if entry and entry.is_automatic else entry
 
 
 @dataclass(frozen=True, slots=True)

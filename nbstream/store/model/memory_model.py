@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES, ClassCounts, Counts, Totals
+from nbstream.bayes.counts import CLASSES, AutomaticCounts, ClassCounts, Counts, Totals
 from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
-from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
+from nbstream.store.model.ledger import LedgerConflict, LedgerEntry, entry_of_people
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.scripts import LessonBatch
+
+
+_GENERATION = 0  # nothing is forgotten here
 
 
 class MemoryModel:
@@ -38,6 +41,7 @@ class MemoryModel:
     ) -> None:
         self._max_prequential_scores = prequential_scores
         self._counts = ClassCounts() if counts is None else counts
+        self._automatic = ClassCounts()
         self._ledger: dict[str, dict[str, str | bytes]] = {}
         self._prequential_scores = PrequentialScores()
         self._changes = 0
@@ -50,6 +54,10 @@ class MemoryModel:
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals."""
         return self._counts.look_up_with_totals(tokens)
+
+    async def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
+        """The counts of ``tokens`` as they were learned without people."""
+        return AutomaticCounts(*self._automatic.look_up_with_totals(tokens), _GENERATION)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """The counts of these sums, shape (n, classes): the very same array until a count changes."""
@@ -78,13 +86,10 @@ class MemoryModel:
     async def confirm(self) -> None:
         """Return at once: there are no replicas."""
 
-    async def commit_lessons(self, batch: LessonBatch, layer: object = None) -> list[bytes | LedgerConflict]:
-        """Commit the lessons of a batch, one after the other, except those of messages that ``layer`` has."""
-        in_layer = layer._ledger if isinstance(layer, MemoryModel) else {}
+    async def commit_lessons(self, batch: LessonBatch) -> list[bytes | LedgerConflict]:
+        """Commit the lessons of a batch, one after the other."""
         return [
-            LedgerConflict(await self.entry(lesson.message_key))
-            if lesson.message_key in in_layer
-            else await self.commit_lesson(lesson.message_key, lesson.old, lesson.new, lesson.note)
+            await self.commit_lesson(lesson.message_key, lesson.old, lesson.new, lesson.note)
             for lesson in batch.lessons
         ]
 
@@ -94,7 +99,8 @@ class MemoryModel:
         """Replace ``old`` by ``new``; return the id of the change, or what the ledger holds instead of ``old``."""
         if self._ledger.get(message_key, {}).get("version") != (old.version if old else None):
             return LedgerConflict(await self.entry(message_key))
-        apply_lesson(self._counts, old, new)
+        apply_lesson(self._counts, entry_of_people(old), entry_of_people(new))
+        apply_lesson(self._automatic, *(entry if entry and entry.is_automatic else None for entry in (old, new)))
         if old and old.prequential_score:
             self._prequential_scores[old.label].remove(old.prequential_score)
         if new and new.prequential_score:

@@ -22,20 +22,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, NO_CHANGE, ChangePosition, ClassCounts, Totals
-from nbstream.bayes.kinds import MESSAGES_PATTERN, kind_of_name
-from nbstream.bayes.multinomial import HAM
+from nbstream.bayes.counts import CLASSES, NO_CHANGE, AutomaticCounts, ChangePosition, ClassCounts, Totals
+from nbstream.bayes.kinds import MESSAGES_PATTERN, automatic_columns, is_automatic, kind_of_name, label_of
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
-from nbstream.store.model.history import History
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
 from nbstream.store.model.scan import remove_keys, scan_counts, scan_hash, scan_keys, scan_prequential_scores
 from nbstream.store.model.scripts import is_of_model, lesson_count, pack_names
 from nbstream.store.model.signature import verify_signature
+from nbstream.store.model.totals import StoredTotals
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokens import join_tokens
 
@@ -54,11 +53,10 @@ _NO_REPLICA_WAIT = ReplicaWaitOptions()
 
 @dataclass(frozen=True, slots=True)
 class ModelPosition:
-    """The last change, the id of the last history record (``0-0`` where there is none), and the totals."""
+    """The last change and the totals."""
 
     change: ChangePosition
-    record: bytes
-    totals: Totals
+    totals: StoredTotals
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +67,10 @@ class Eviction:
     tokens: int
 
 
-def totals_from_hash(fields: Mapping[bytes, bytes | int]) -> Totals:
-    """Return the totals in the fields of the totals hash; a missing field is 0."""
-    return Totals(
-        messages=tuple(int(fields.get(f"messages:{label}".encode(), 0)) for label in CLASSES),
-        token_weights=tuple(int(fields.get(f"tokens:{label}".encode(), 0)) for label in CLASSES),
-        vocabulary_size=int(fields.get(b"vocabulary", 0)),
-    )
-
-
 class Model(CommitPoint):
     """One model behind a Redis client.
 
-    ``model`` is the name of the model, or the keys of one of its layers. ``prequential_scores`` is the number of
+    ``model`` is its name, or its keys. ``prequential_scores`` is the number of
     prequential scores to keep of each class, ``max_changes`` and ``max_history_records`` are about how many
     changes and records stay. ``replica_wait`` says how many replicas must have a lesson before it is acknowledged.
     ``key_fingerprint`` is that of the key of its private tokens, empty for a model in words.
@@ -108,15 +97,6 @@ class Model(CommitPoint):
         self._prequential_scores: PrequentialScores | None = None
         self._prequential_scores_position = NO_CHANGE
 
-    def _use_keys(self, keys: ModelKeys) -> None:
-        """Use other keys from now on."""
-        self.keys = keys
-        self.history = History(self.client, keys)
-        self._prequential_scores = None
-
-    async def _look_for_keys(self) -> None:
-        """Before each read, look which keys are to be used: those of a model are always the same."""
-
     async def open(self, *, sign: bool = True) -> Self:
         """Check that this program can use what is stored, and return the model.
 
@@ -139,45 +119,56 @@ class Model(CommitPoint):
         This is for commands that check one message and need no mirror. A lesson may come between the two reads: a
         transaction would be refused while Redis is out of memory, although it writes nothing.
         """
-        await self._look_for_keys()
+        counts, totals = await self._look_up(tokens, CLASSES)
+        return counts, totals.people
+
+    async def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
+        """The counts of ``tokens`` as they were learned without people, in two round trips."""
+        generation = (await self.stored_totals()).generation
+        counts, totals = await self._look_up(tokens, automatic_columns(generation))
+        return AutomaticCounts(counts, totals.automatic, generation)
+
+    async def _look_up(
+        self, tokens: Sequence[bytes], columns: Sequence[str]
+    ) -> tuple[NDArray[np.int64], StoredTotals]:
         starts = range(0, len(tokens), _LOOK_UP_NAMES)
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
                 pipe.hgetall(self.keys.totals)
-                for key in self.keys.counts:
+                for column in columns:
                     for start in starts:
-                        pipe.hmget(key, list(tokens[start : start + _LOOK_UP_NAMES]))
+                        pipe.hmget(self.keys.counts(column), list(tokens[start : start + _LOOK_UP_NAMES]))
                 totals, *values = await pipe.execute()
-        counts = np.zeros((len(tokens), len(CLASSES)), dtype=np.int64)
-        for column in range(len(CLASSES)):
-            of_class = chain.from_iterable(values[column * len(starts) : (column + 1) * len(starts)])
-            counts[:, column] = [int(value or 0) for value in of_class]
-        return counts, totals_from_hash(totals)
+        counts = np.zeros((len(tokens), len(columns)), dtype=np.int64)
+        for i in range(len(columns)):
+            of_column = chain.from_iterable(values[i * len(starts) : (i + 1) * len(starts)])
+            counts[:, i] = [int(value or 0) for value in of_column]
+        return counts, StoredTotals.of_hash(totals)
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """The counts of these sums, shape (n, classes)."""
         return (await self.look_up(names))[0]
 
     async def totals(self) -> Totals:
-        """The totals as they are in Redis."""
-        await self._look_for_keys()
+        """The totals of what people taught, as they are in Redis."""
+        return (await self.stored_totals()).people
+
+    async def stored_totals(self) -> StoredTotals:
+        """All totals as they are in Redis."""
         with store_errors():
             fields: Any = await self.client.hgetall(self.keys.totals)
-        return totals_from_hash(fields)
+        return StoredTotals.of_hash(fields)
 
     async def counts(self) -> ClassCounts:
-        """All counts of the model, with their totals; this takes some seconds for a million tokens."""
-        await self._look_for_keys()
-        counts, keys = ClassCounts(), self.keys
+        """All that people taught, with the totals; this takes some seconds for a million tokens."""
+        counts = ClassCounts()
         with store_errors():
-            await scan_counts(self.client, keys, counts)
-            fields: Any = await self.client.hgetall(keys.totals)
-        counts.set_totals(totals_from_hash(fields))
+            await scan_counts(self.client, self.keys, CLASSES, counts)
+        counts.set_totals(await self.totals())
         return counts
 
     async def prequential_scores(self) -> PrequentialScores:
         """The prequential scores that are stored. The first call takes about a second for 100,000 of them."""
-        await self._look_for_keys()
         with store_errors():
             while self._prequential_scores is None or not await self._apply_to_prequential_scores(
                 self._prequential_scores
@@ -208,13 +199,12 @@ class Model(CommitPoint):
     # Changes
 
     async def position(self) -> ModelPosition:
-        """The last change, the last record of the history and the totals, all of one moment."""
+        """The last change and the totals, all of one moment."""
         keys = self.keys
         with store_errors():
-            reply: Any = await self._position_script(keys=[keys.changes, keys.sequence, keys.history, keys.totals])
-        change, sequence, record, totals = reply
-        fields = dict(zip(totals[0::2], totals[1::2], strict=True))
-        return ModelPosition(ChangePosition.of(change, int(sequence)), record, totals_from_hash(fields))
+            reply: Any = await self._position_script(keys=[keys.changes, keys.sequence, keys.totals])
+        change, sequence, totals = reply
+        return ModelPosition(ChangePosition.of(change, int(sequence)), StoredTotals.of_pairs(totals))
 
     async def wait_until_applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
@@ -226,34 +216,39 @@ class Model(CommitPoint):
         learned: dict[str, int] = {}
         with store_errors():
             guard = ServerGuard(self.client)
-            async for fields in scan_hash(self.client, self.keys.counts[HAM], guard, pattern=MESSAGES_PATTERN):
+            async for fields in scan_hash(self.client, self.keys.counts("ham"), guard, pattern=MESSAGES_PATTERN):
                 learned |= {kind: int(count) for name, count in fields.items() if (kind := kind_of_name(name))}
         return learned
 
     async def labels(self, message_keys: Sequence[str]) -> dict[str, str]:
-        """What those of these messages were learned as that are learned, in one round trip."""
-        labels = await self._ledger_field(map(self.keys.ledger, message_keys), "label")
-        return {key: label.decode() for key, label in zip(message_keys, labels, strict=True) if label}
+        """What people taught of those of these messages that they taught, in one round trip."""
+        columns = await self._ledger_fields(map(self.keys.ledger, message_keys), "label")
+        return {
+            key: label_of(column.decode())
+            for key, (column,) in zip(message_keys, columns, strict=True)
+            if column and not is_automatic(column.decode())
+        }
 
-    async def _ledger_field(self, entry_keys: Iterable[str | bytes], field: str) -> list[bytes | None]:
-        """One field of the ledger entries under these keys, None for no entry, in one round trip."""
+    async def _ledger_fields(self, entry_keys: Iterable[str | bytes], *fields: str) -> list[list[bytes | None]]:
+        """Some fields of the ledger entries under these keys, None for no entry, in one round trip."""
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
                 for key in entry_keys:
-                    pipe.hget(key, field)
-                values: list[bytes | None] = await pipe.execute()
+                    pipe.hmget(key, *fields)
+                values: list[list[bytes | None]] = await pipe.execute()
         return values
 
     async def entry(self, message_key: str) -> ledger.LedgerEntry | None:
         """What the message was learned as, or None."""
-        await self._look_for_keys()
         with store_errors():
             fields: Any = await self.client.hgetall(self.keys.ledger(message_key))
-            return ledger.LedgerEntry.unpack(fields)
+            entry = ledger.LedgerEntry.unpack(fields)
+        if entry and entry.is_automatic and entry.column not in await self._automatic_columns():
+            return None
+        return entry
 
     async def entries(self, message_keys: Sequence[str]) -> list[ledger.LedgerEntry | StoreIncompatible | None]:
         """What each of these messages was learned as, None, or why that cannot be read."""
-        await self._look_for_keys()
         keys = [self.keys.ledger(message_key) for message_key in message_keys]
         with store_errors():
             # Most of many messages are new, and one reply says that.
@@ -263,35 +258,67 @@ class Model(CommitPoint):
                 for key in keys:
                     pipe.hgetall(key)
                 hashes = await pipe.execute()
-        return [_entry_or_error(fields) for fields in hashes]
+        columns = await self._automatic_columns() if any(map(_is_automatic, hashes)) else ()
+        return [
+            None if _is_automatic(fields) and fields[b"label"].decode() not in columns else _entry_or_error(fields)
+            for fields in hashes
+        ]
 
-    async def ledger_tokens(self) -> AsyncIterator[list[bytes]]:
-        """The tokens of all live ledger entries, each packed as it is stored, a batch of entries at a time."""
-        await self._look_for_keys()
+    async def _automatic_columns(self) -> Sequence[str]:
+        """The automatic columns of now: a ledger entry of a former generation is as good as none."""
+        return automatic_columns((await self.stored_totals()).generation)
+
+    async def ledger_tokens(self, columns: Sequence[str] = CLASSES) -> AsyncIterator[list[bytes]]:
+        """The tokens of all live ledger entries of these columns, each packed as it is stored, some at a time."""
+        wanted = {column.encode() for column in columns}
         with store_errors():
             async for entry_keys in scan_keys(self.client, self.keys.ledger_pattern, _LEDGER_BATCH):
-                tokens = await self._ledger_field(entry_keys, "tokens")
-                yield [packed for packed in tokens if packed is not None]  # None: the entry has expired meanwhile
+                fields = await self._ledger_fields(entry_keys, "label", "tokens")
+                yield [tokens for column, tokens in fields if column in wanted and tokens is not None]
 
     async def evict(
-        self, tokens: Sequence[bytes], counts: NDArray[np.int64], vocabulary: int | None
+        self,
+        tokens: Sequence[bytes],
+        counts: NDArray[np.int64],
+        vocabulary: int | None,
+        columns: Sequence[str] = CLASSES,
     ) -> Eviction | None:
         """Remove those of some hundred distinct ``tokens`` that still have these ``counts``, in one atomic step.
 
-        ``counts`` has the shape (tokens, classes). It stops when the model has ``vocabulary`` tokens left; with
-        None only counts below zero are removed. Returns None where nothing was changed.
+        ``counts`` has the shape (tokens, columns). It stops when these columns have ``vocabulary`` tokens left;
+        with None only counts below zero are removed. Returns None where nothing was changed.
         """
-        await self._look_for_keys()
-        keys = self.keys
-        columns = [" ".join(map(str, column)) for column in counts.T.tolist()]
+        keys, joined = self.keys, join_tokens(tokens)
+        of_columns: list[str] = []
+        for column, values in zip(columns, counts.T.tolist(), strict=True):
+            of_columns += [column, " ".join(map(str, values))]
         target = "" if vocabulary is None else vocabulary
-        joined = join_tokens(tokens)
+        field = "vocabulary" if columns is CLASSES else "vocabulary:auto"
         with store_errors():
             reply: Any = await self._evict_script(
-                keys=[keys.totals, keys.changes, keys.sequence, *keys.counts],
-                args=[target, self.retention.max_changes, joined, *columns, pack_names(joined)],
+                keys=[keys.totals, keys.changes, keys.sequence, *map(keys.counts, columns)],
+                args=[target, self.retention.max_changes, joined, field, pack_names(joined), *of_columns],
             )
         return Eviction(reply[0], int(reply[1])) if reply else None
+
+    async def forget_automatic(self) -> Totals:
+        """Forget all that was learned without people, and return the totals of that.
+
+        Raises ``StoreUnavailable``: it is forgotten then, or not, but never half. May be repeated.
+        """
+        stored, keys = await self.stored_totals(), self.keys
+        if stored.automatic != Totals():
+            columns = automatic_columns(stored.generation)
+            with store_errors():
+                await self.client.register_script(lua_script("forget_automatic.lua"))(
+                    keys=[keys.totals, keys.sequence, keys.changes, *map(keys.counts, columns)],
+                    args=[stored.generation, *columns],
+                )
+        return stored.automatic
+
+
+def _is_automatic(fields: Mapping[bytes, bytes]) -> bool:
+    return is_automatic(fields.get(b"label", b"").decode())
 
 
 def _entry_or_error(fields: dict[bytes, bytes]) -> ledger.LedgerEntry | StoreIncompatible | None:

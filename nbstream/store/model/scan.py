@@ -8,7 +8,7 @@ has no meaning in another one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,10 +71,10 @@ async def scan_hash(
             yield fields
 
 
-async def scan_counts(client: Redis, keys: ModelKeys, counts: Counts) -> None:
-    """Add the counts of all tokens and sums to ``counts``, which are empty, without totals.
+async def scan_counts(client: Redis, keys: ModelKeys, columns: Sequence[str], counts: Counts) -> None:
+    """Add the counts of all tokens and sums in ``columns`` to ``counts``, which are empty, without totals.
 
-    Raises what ``scan_hash`` raises. All classes are scanned at once: while the client reads a step of one class,
+    Raises what ``scan_hash`` raises. All columns are scanned at once: while the client reads a step of one,
     Redis works on another.
     """
     guard = ServerGuard(client)
@@ -84,7 +84,7 @@ async def scan_counts(client: Redis, keys: ModelKeys, counts: Counts) -> None:
             values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")
             counts.set_column(list(fields), column, values)
 
-    scans = [asyncio.create_task(scan_column(column, key)) for column, key in enumerate(keys.counts)]
+    scans = [asyncio.create_task(scan_column(column, key)) for column, key in enumerate(map(keys.counts, columns))]
     try:
         await asyncio.gather(*scans)
     finally:

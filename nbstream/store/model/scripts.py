@@ -5,10 +5,11 @@ fields:
 
 - ``sequence``: its number. The number of the change before it is smaller by the lessons of this one.
 - ``lessons``: how many lessons it has; absent for one.
-- ``totals``: messages and weights of each class in turn, then the vocabulary, separated by spaces.
+- ``totals``: the names and values of all totals in turn, separated by spaces.
 - ``names``: the names of the counts that changed, separated by line feeds, compressed by Zstandard.
-- ``counts:`` and a label: the resulting counts of that class, separated by spaces; absent where none of them
+- ``counts:`` and a column: the resulting counts of that column, separated by spaces; absent where none of them
   changed.
+- ``messages``: the keys of the messages of its lessons, separated by spaces; absent in an eviction.
 - what happened to prequential scores; see ``PrequentialScores.apply_change``.
 - ``predecessor``: the stream id of the change before it, ``0-0`` for the first one.
 - ``model``: the name of the model, where several share the stream and its numbers; absent where they do not.
@@ -29,6 +30,7 @@ import numpy as np
 import zstandard
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.kinds import automatic_columns, is_automatic
 from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import history, ledger
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.store.model.history import LessonNote
-    from nbstream.store.model.keys import AutolearnKeys, ModelKeys
+    from nbstream.store.model.keys import ModelKeys
 
 
 MAX_BATCH_LESSONS = 64
@@ -57,6 +59,7 @@ _ARRAY_HEADER = struct.Struct(">BI")  # of an array of MessagePack: its type and
 _ARRAY_TYPE = 0xDD
 _INTEGER_TYPE = 0xD3
 _INTEGER = np.dtype([("type", "u1"), ("value", ">i8")])
+_COUNTS = b"counts:"
 _ZSTD_LEVEL = 1  # 2,200 bytes of 5,934; level 3 gives 2,165
 _MAX_NAMES_BYTES = 2 * ledger.MAX_UNPACKED_BYTES  # those of the old and the new entry of one message
 
@@ -68,8 +71,9 @@ ScriptArguments: TypeAlias = "list[str | bytes | int]"
 class LessonCommit:
     """One lesson: the message's ledger entry ``old`` is replaced by ``new``; None stands for no entry.
 
-    ``note`` goes into the history. ``attempt`` identifies this commit there if it removes an entry; a new entry
-    has its version. A lesson is packed once, however often it is sent and wherever it is recorded.
+    ``note`` goes into the history, which is that of people: what is learned automatically has no record there.
+    ``attempt`` identifies this commit there if it removes an entry; a new entry has its version. A lesson is
+    packed once, however often it is sent.
     """
 
     message_key: str
@@ -84,7 +88,9 @@ class LessonCommit:
 
     @cached_property
     def note_fields(self) -> Sequence[str | bytes]:
-        """The names and values of the history's record in turn, as they are stored."""
+        """The names and values of the history's record in turn, as they are stored; empty where there is none."""
+        if self.new and self.new.is_automatic and not ledger.entry_of_people(self.old):
+            return ()
         return history.history_fields(self.new, self.note, "" if self.new else self.attempt)
 
     @cached_property
@@ -96,7 +102,7 @@ class LessonCommit:
 class LearnScriptKeys(NamedTuple):
     """The keys that ``learn.lua`` unpacks by name, in its order.
 
-    The keys of the classes and those of the ledger entries follow them, then those of the layer.
+    The keys of the columns and those of the ledger entries follow them.
     """
 
     totals_key: str
@@ -104,12 +110,14 @@ class LearnScriptKeys(NamedTuple):
     sequence_key: str
     history_key: str
     importing_key: str
+    ham_scores_key: str
+    spam_scores_key: str
 
 
 class LearnScriptArguments(NamedTuple):
     """The arguments that ``learn.lua`` unpacks by name, in its order; the script says what each of them means.
 
-    The ``ClassArguments`` of each class follow them, then for each lesson its ``LessonArguments``, the fields of
+    The ``ColumnArguments`` of each column follow them, then for each lesson its ``LessonArguments``, the fields of
     the history's record and those of the new ledger entry.
     """
 
@@ -121,14 +129,14 @@ class LearnScriptArguments(NamedTuple):
     max_history_records: int
     max_prequential_scores: int
     ledger_seconds: int
-    class_count: int
+    column_count: int
     lesson_count: int
-    layer_epoch: str
 
 
-class ClassArguments(NamedTuple):
-    """The arguments of one class, in the order of ``learn.lua``."""
+class ColumnArguments(NamedTuple):
+    """The arguments of one column, in the order of ``learn.lua``."""
 
+    name: str
     additions: bytes
     messages: int
     weight: int
@@ -138,16 +146,16 @@ class LessonArguments(NamedTuple):
     """The arguments of one lesson, in the order of ``learn.lua``."""
 
     expected_version: str
-    old_column: int
+    old_label: str
     old_prequential_score: bytes
-    new_column: int
+    new_label: str
     new_prequential_score: bytes
     history_length: int
     entry_length: int
 
 
-class _ClassSum:
-    """What several lessons add to one class.
+class _ColumnSum:
+    """What several lessons add to one column.
 
     ``token_additions`` and ``sum_additions`` are the numbers of names, and what is added to the count of each.
     """
@@ -185,7 +193,7 @@ class LessonBatch:
         self.lessons: list[LessonCommit] = []
         self._token_numbers = make_numbers()
         self._sum_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
-        self._class_sums = [_ClassSum() for _ in CLASSES]
+        self._column_sums: dict[str, _ColumnSum] = {}
         for lesson in lessons:
             self.add(lesson)
 
@@ -199,40 +207,43 @@ class LessonBatch:
 
     def _add_entry(self, entry: ledger.LedgerEntry, sign: int) -> None:
         """Add an entry (sign 1), or take it back (sign -1)."""
-        class_sum, size = self._class_sums[CLASSES.index(entry.label)], len(entry.tokens)
-        class_sum.messages += sign
-        class_sum.weight += sign * entry.weight * size
+        if entry.column not in self._column_sums:
+            self._column_sums |= {column: _ColumnSum() for column in columns_with(entry.column)}
+        column_sum, size = self._column_sums[entry.column], len(entry.tokens)
+        column_sum.messages += sign
+        column_sum.weight += sign * entry.weight * size
         if entry.weight:
             numbers = self._token_numbers.number(join_tokens(entry.tokens), size)
-            class_sum.token_additions.append((numbers, sign * entry.weight))
+            column_sum.token_additions.append((numbers, sign * entry.weight))
         for name, amount in entry.sums:
-            class_sum.sum_additions.append((self._sum_numbers[name], sign * amount))
+            column_sum.sum_additions.append((self._sum_numbers[name], sign * amount))
 
     def has_room(self, lesson: LessonCommit) -> bool:
         """Whether one more lesson stays within the limits of one step; the first one always does."""
         if not self.lessons:
             return True
         names = sum(len(entry.tokens) + len(entry.sums) for entry in (lesson.old, lesson.new) if entry)
-        touched_classes = sum(1 for class_sum in self._class_sums if class_sum.token_additions)
-        counts = touched_classes * (len(self._token_numbers) + len(self._sum_numbers)) + names
+        touched_columns = sum(1 for column_sum in self._column_sums.values() if column_sum.token_additions)
+        counts = touched_columns * (len(self._token_numbers) + len(self._sum_numbers)) + names
         return len(self.lessons) < MAX_BATCH_LESSONS and counts <= MAX_BATCH_COUNTS
 
-    def pack_keys(self, keys: ModelKeys, layer: AutolearnKeys | None = None) -> list[str]:
-        """The keys of the script; ``layer`` are those of the layer that must have none of the messages."""
+    def pack_keys(self, keys: ModelKeys) -> list[str]:
+        """The keys of the script."""
+        ham_scores, spam_scores = keys.prequential_scores
         named = LearnScriptKeys(
             totals_key=keys.totals,
             changes_key=keys.changes,
             sequence_key=keys.sequence,
             history_key=keys.history,
             importing_key=keys.importing,
+            ham_scores_key=ham_scores,
+            spam_scores_key=spam_scores,
         )
         entry_keys = [keys.ledger(lesson.message_key) for lesson in self.lessons]
-        if layer:
-            entry_keys += [*(layer.ledger(lesson.message_key) for lesson in self.lessons), layer.epoch_key]
-        return [*named, *keys.counts, *keys.prequential_scores, *entry_keys]
+        return [*named, *map(keys.counts, self._column_sums), *entry_keys]
 
-    def pack_arguments(self, limits: RetentionLimits, layer: AutolearnKeys | None = None) -> ScriptArguments:
-        """The arguments of the script; ``layer`` is that of ``pack_keys``."""
+    def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
+        """The arguments of the script."""
         token_count = len(self._token_numbers)
         name_count = token_count + len(self._sum_numbers)
         names = b"\n".join(([self._token_numbers.joined()] if token_count else []) + [*self._sum_numbers])
@@ -246,14 +257,13 @@ class LessonBatch:
                 max_history_records=limits.max_history_records,
                 max_prequential_scores=limits.max_prequential_scores,
                 ledger_seconds=limits.ledger_seconds,
-                class_count=len(CLASSES),
+                column_count=len(self._column_sums),
                 lesson_count=len(self.lessons),
-                layer_epoch=str(layer.epoch) if layer else "",
             )
         ]
-        for class_sum in self._class_sums:
-            additions = class_sum.additions(token_count, name_count)
-            arguments += ClassArguments(additions, class_sum.messages, class_sum.weight)
+        for column, column_sum in self._column_sums.items():
+            additions = column_sum.additions(token_count, name_count)
+            arguments += ColumnArguments(column, additions, column_sum.messages, column_sum.weight)
         for lesson in self.lessons:
             arguments += _lesson_arguments(lesson)
             arguments += lesson.note_fields
@@ -289,31 +299,30 @@ def _lesson_arguments(lesson: LessonCommit) -> LessonArguments:
     old, new = lesson.old, lesson.new
     return LessonArguments(
         expected_version=old.version if old else "",
-        old_column=_column(old),
+        old_label=old.label if old else "",
         old_prequential_score=old.prequential_score if old else b"",
-        new_column=_column(new),
+        new_label=new.label if new else "",
         new_prequential_score=new.prequential_score if new else b"",
         history_length=len(lesson.note_fields),
         entry_length=len(lesson.entry_fields),
     )
 
 
-def _column(entry: ledger.LedgerEntry | None) -> int:
-    """The class of an entry as a column of the script: 1 is the first class, 0 stands for no entry."""
-    return 0 if entry is None else CLASSES.index(entry.label) + 1
+def columns_with(column: str) -> Sequence[str]:
+    """The columns with the vocabulary of this one: those of people, or the automatic ones of a generation."""
+    return automatic_columns(int(column.partition(":")[2])) if is_automatic(column) else CLASSES
 
 
-def changed_counts(change: Mapping[bytes, bytes]) -> tuple[TokenList, list[tuple[int, NDArray[np.int64]]]]:
-    """Return the names of a change, and for each class of which it has counts its column and these counts.
+def changed_counts(change: Mapping[bytes, bytes]) -> tuple[TokenList, list[tuple[str, NDArray[np.int64]]]]:
+    """Return the names of a change, and each column of which it has counts with these counts.
 
     Raises ``KeyError`` or ``ValueError`` for a change that cannot be read.
     """
     names = TokenList.from_joined(_unpack_names(change[b"names"]))
-    columns = [(column, change.get(b"counts:" + label.encode())) for column, label in enumerate(CLASSES)]
     return names, [
-        (column, np.fromstring(counts, dtype=np.int64, sep=" "))
-        for column, counts in columns
-        if names and counts is not None
+        (field.removeprefix(_COUNTS).decode(), np.fromstring(counts, dtype=np.int64, sep=" "))
+        for field, counts in change.items()
+        if names and field.startswith(_COUNTS)
     ]
 
 

@@ -30,16 +30,16 @@ from typing import IO, Any, TypeAlias
 
 from nbstream import __version__
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.counts import CLASSES, is_sum
+from nbstream.bayes.counts import is_sum
 from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.bayes.novelty import NOVELTY_SUMS
 from nbstream.errors import InputError, StoreIncompatible
-from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.ledger import LedgerEntry, is_column
 from nbstream.store.model.signature import difference
 from nbstream.tokens.tokens import MAX_TOKEN_BYTES
 
-COMMON, AUTOLEARNED = "common", "autolearned"
-"""The names of two models in a file: the common one, and what was learned without people."""
+COMMON = "common"
+"""The name of the common model in a file."""
 
 OWN_PREFIX = "own/"
 """What the name of an own model begins with in a file."""
@@ -58,8 +58,7 @@ _WEIGHT = re.compile(rb"[0-9]+")
 _SUMS = re.compile(rb"([^ ]+ -?[0-9]+( [^ ]+ -?[0-9]+)*)?")
 _FLOAT = re.compile(rb"[-+.0-9e]+")
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
-_TOTALS_FROM_ZERO = frozenset({b"vocabulary", *(f"messages:{label}".encode() for label in CLASSES)})
-_TOTALS = _TOTALS_FROM_ZERO | {f"tokens:{label}".encode() for label in CLASSES}
+_TOTALS_WITHOUT_COLUMN = frozenset({b"vocabulary", b"vocabulary:auto", b"generation"})
 _MAX_NOVELTY = 10**9  # more than any sum of novelty that one message adds
 _MOST_OF_ONE_MESSAGE = dict.fromkeys(SCORE_BINS, MAX_ENTRY_WEIGHT) | dict.fromkeys(NOVELTY_SUMS, _MAX_NOVELTY)
 
@@ -86,9 +85,9 @@ class ArchiveHeader:
 
 @dataclass(frozen=True, slots=True)
 class CountsRecord:
-    """Counts of some tokens and sums in one class."""
+    """Counts of some tokens and sums in one column."""
 
-    label: str
+    column: str
     counts: Mapping[bytes, int]
 
 
@@ -262,8 +261,8 @@ def _shown(value: object) -> str:
 
 def _pack_record(record: ArchiveRecord) -> Mapping[str, Any]:
     match record:
-        case CountsRecord(label, counts):
-            return {"counts": label, "of": {_encode_text(name): count for name, count in counts.items()}}
+        case CountsRecord(column, counts):
+            return {"counts": column, "of": {_encode_text(name): count for name, count in counts.items()}}
         case LedgerRecord(message_key, fields, milliseconds):
             packed = {_encode_text(name): _pack_field(_encode_text(name), value) for name, value in fields.items()}
             return {"message": message_key, "milliseconds": milliseconds, "fields": packed}
@@ -278,7 +277,7 @@ def _unpack_record(line: Mapping[str, Any]) -> ArchiveRecord:
     is not a record.
     """
     if "counts" in line:
-        if line["counts"] not in CLASSES:
+        if not is_column(line["counts"]):
             raise ValueError(line["counts"])
         return CountsRecord(line["counts"], _read_counts(line["of"]))
     if "message" in line:
@@ -349,10 +348,12 @@ def _read_totals(totals: Mapping[str, Any]) -> dict[bytes, int]:
     number can be below zero. The total of the tokens of a class can, as their counts can.
     """
     checked = _read_counts(totals)
-    if not checked.keys() <= _TOTALS:
-        raise _InvalidRecord("a total that no model has")
-    if any(checked.get(name, 0) < 0 for name in _TOTALS_FROM_ZERO):
-        raise _InvalidRecord("fewer messages or tokens than none")
+    for name, total in checked.items():
+        what, _, column = name.decode("utf-8", "replace").partition(":")
+        if name not in _TOTALS_WITHOUT_COLUMN and not (what in {"messages", "tokens"} and is_column(column)):
+            raise _InvalidRecord("a total that no model has")
+        if total < 0 and what != "tokens":
+            raise _InvalidRecord("fewer messages or tokens than none")
     return checked
 
 

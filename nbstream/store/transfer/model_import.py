@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.kinds import label_of
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.lua import lua_script
@@ -27,6 +28,7 @@ from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
 
 if TYPE_CHECKING:
+    from nbstream.store.model.keys import StagedKeys
     from nbstream.store.model.model import Model
     from nbstream.store.transfer.archive import ArchiveReader, ArchiveRecord
 
@@ -71,7 +73,7 @@ class ModelImport:
                 await self._remove_staged(killed.decode(), with_moved=not is_first)
             await client.set(keys.staging, self._import_id)
             await client.expire(keys.importing, _LEASE_SECONDS)
-            if await client.exists(keys.totals, *keys.counts):
+            if await client.exists(keys.totals, *map(keys.counts, CLASSES)):
                 raise self._not_empty_error()
 
     async def renew(self) -> None:
@@ -89,8 +91,9 @@ class ModelImport:
         with store_errors():
             async with self.model.client.pipeline(transaction=False) as pipe:
                 match record:
-                    case CountsRecord(label, counts):
-                        _stage_counts(pipe, self._staged_keys.counts[CLASSES.index(label)], counts)
+                    case CountsRecord(column, counts):
+                        pipe.sadd(self._staged_keys.columns, column)
+                        _stage_counts(pipe, self._staged_keys.counts(column), counts)
                     case LedgerRecord():
                         self._stage_entry(pipe, record)
                     case TotalsRecord(fields):
@@ -120,11 +123,11 @@ class ModelImport:
         least_change = "-".join(map(str, self._last_change)) if self._last_change > (0, 0) else "*"
         moved = [
             (staged.totals, keys.totals),
-            *zip(staged.counts, keys.counts, strict=True),
+            *[(staged.counts(column), keys.counts(column)) for column in await self._staged_columns(staged)],
             *zip(staged.prequential_scores, keys.prequential_scores, strict=True),
         ]
         script = model.client.register_script(lua_script("commit_import.lua"))
-        script_keys = [keys.importing, keys.staging, keys.sequence, keys.changes, staged.entry_ids]
+        script_keys = [keys.importing, keys.staging, keys.sequence, keys.changes, staged.entry_ids, staged.columns]
         script_keys += [key for pair in moved for key in pair]
         arguments: list[str | int] = [
             self._import_id,
@@ -159,7 +162,7 @@ class ModelImport:
                     found = await pipe.execute()
                     for label, prequential_score in found:
                         if label and prequential_score:
-                            key = staged.prequential_scores[CLASSES.index(label.decode())]
+                            key = staged.prequential_scores[CLASSES.index(label_of(label.decode()))]
                             pipe.zadd(key, {prequential_score: prequential_score.split()[0]})
                     await pipe.execute()
             for key in staged.prequential_scores:
@@ -188,7 +191,13 @@ class ModelImport:
             of = (staged, self.model.keys) if with_moved else (staged,)
             await client.unlink(*(keys.ledger(message_key.decode()) for message_key in ids for keys in of))
             await client.zremrangebyrank(staged.entry_ids, 0, len(ids) - 1)
-        await client.unlink(staged.totals, *staged.counts, *staged.prequential_scores)
+        counts = [staged.counts(column) for column in await self._staged_columns(staged)]
+        await client.unlink(staged.totals, staged.columns, *counts, *staged.prequential_scores)
+
+    async def _staged_columns(self, staged: StagedKeys) -> Sequence[str]:
+        with store_errors():
+            columns: Any = await self.model.client.smembers(staged.columns)
+        return sorted(column.decode() for column in columns)
 
     def _not_empty_error(self) -> StoreIncompatible:
         keys = self.model.keys

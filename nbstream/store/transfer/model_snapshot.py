@@ -2,13 +2,12 @@
 
 Rules: bounded steps (HSCAN, SCAN), never the whole model in memory.
 
-Why the result is of one moment: first the positions in the change stream and in the history are noted, then counts
-and ledger are scanned, each part at some later moment. At the end a script, which sees changes, ledger and totals
-of one moment, reads what changed after the noted positions, until nothing is left. A scanned count differs from
-the count at that last moment only if a change after the noted position contains the token; the resulting counts of
-that change are a later record. A scanned ledger entry differs only if the history, which the learn script writes
-in the same step, names the message; then its entry is read anew and is a later record. Later records replace
-earlier ones. Entries that expire meanwhile change no count.
+Why the result is of one moment: first the position in the change stream is noted, then counts and ledger are
+scanned, each part at some later moment. At the end a script, which sees changes, ledger and totals of one moment,
+reads what changed after the noted position, until nothing is left. A scanned count differs from the count at that
+last moment only if a change after the noted position contains the token; the resulting counts of that change are a
+later record. A scanned ledger entry differs only if such a change names the message; then its entry is read anew
+and is a later record. Later records replace earlier ones. Entries that expire meanwhile change no count.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbstream.bayes.counts import CLASSES, NO_CHANGE, Totals
+from nbstream.bayes.counts import CLASSES, NO_CHANGE
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
@@ -24,6 +24,7 @@ from nbstream.store.model.model import ModelPosition
 from nbstream.store.model.scan import scan_hash, scan_keys
 from nbstream.store.model.scripts import changed_counts, is_of_model, lesson_count
 from nbstream.store.model.signature import current_signature
+from nbstream.store.model.totals import StoredTotals
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 _LEDGER_BATCH = 500  # keys of one SCAN; their entries are read in one round trip, 1 to 2 MB
 # Some ms of Redis; reading is faster than learning over the same connection, so it comes to an end.
 _CHANGES_BATCH = 10  # of 64 lessons each they are 2 MB
-_RECORDS_BATCH = 100
 
 
 class ModelSnapshot:
@@ -45,22 +45,27 @@ class ModelSnapshot:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._changed_script = model.client.register_script(lua_script("changes_since.lua"))
-        self._position = ModelPosition(NO_CHANGE, b"0-0", Totals())
+        self._position = ModelPosition(NO_CHANGE, StoredTotals.of_hash({}))
         self._guard = ServerGuard(model.client)
         self.learned_meanwhile = 0
 
     async def header(self, name: str = archive.COMMON, following: int = 0) -> archive.ArchiveHeader:
-        """Return the header of the archive, and note the position in the change stream and the history.
+        """Return the header of the archive, and note the position in the change stream.
 
         ``name`` is the model's in the file, and ``following`` says how many models come after it.
         """
         self._guard = ServerGuard(self._model.client)
         self._position = await self._model.position()
         with store_errors():
-            lengths: Any = [await self._model.client.hlen(key) for key in self._model.keys.counts]
-        records = sum(lengths) + sum(self._position.totals.messages)
+            lengths: Any = [await self._model.client.hlen(self._model.keys.counts(name)) for name in self._columns]
+        people, automatic, _ = self._position.totals
+        records = sum(lengths) + sum(people.messages) + sum(automatic.messages)
         signature = current_signature(self._model.key_fingerprint)
         return archive.new_header(signature, records, name, following)
+
+    @property
+    def _columns(self) -> Sequence[str]:
+        return (*CLASSES, *automatic_columns(self._position.totals.generation))
 
     async def records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield all records; raises ``StoreUnavailable``, also if the change stream was trimmed meanwhile."""
@@ -72,10 +77,10 @@ class ModelSnapshot:
             yield record
 
     async def _count_records(self) -> AsyncIterator[archive.CountsRecord]:
-        for label, key in zip(CLASSES, self._model.keys.counts, strict=True):
+        for column in self._columns:
             with store_errors():
-                async for counts in scan_hash(self._model.client, key, self._guard):
-                    yield archive.CountsRecord(label, {name: int(count) for name, count in counts.items()})
+                async for counts in scan_hash(self._model.client, self._model.keys.counts(column), self._guard):
+                    yield archive.CountsRecord(column, {name: int(count) for name, count in counts.items()})
 
     async def _ledger_records(self) -> AsyncIterator[archive.LedgerRecord]:
         client, keys = self._model.client, self._model.keys
@@ -94,13 +99,11 @@ class ModelSnapshot:
     async def _change_records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield what was learned since the noted position, and then the totals."""
         keys = self._model.keys
-        start, record = self._position.change, self._position.record
-        change, sequence = start.stream_id, start.sequence
+        change, sequence = self._position.change.stream_id, self._position.change.sequence
         while True:
             with store_errors():
-                changes, record, entries, totals = await self._changed_script(
-                    keys=[keys.changes, keys.history, keys.totals],
-                    args=[change, record, _CHANGES_BATCH, _RECORDS_BATCH, keys.ledger("")],
+                changes, entries, totals = await self._changed_script(
+                    keys=[keys.changes, keys.totals], args=[change, _CHANGES_BATCH, keys.ledger("")]
                 )
             for change, pairs in changes:  # noqa: B007 - the next call of the script begins after the last change
                 fields = _hash_from_pairs(pairs)
@@ -113,11 +116,11 @@ class ModelSnapshot:
                 self.learned_meanwhile += lessons
                 names, columns = changed_counts(fields)
                 for column, counts in columns:
-                    yield archive.CountsRecord(CLASSES[column], dict(zip(names, counts.tolist(), strict=True)))
+                    yield archive.CountsRecord(column, dict(zip(names, counts.tolist(), strict=True)))
             for message_key, milliseconds, pairs in entries:
                 yield archive.LedgerRecord(message_key.decode(), _hash_from_pairs(pairs), milliseconds)
             self._guard.check()
-            if len(changes) < _CHANGES_BATCH and len(entries) < _RECORDS_BATCH:
+            if len(changes) < _CHANGES_BATCH:
                 yield archive.TotalsRecord({name: int(value) for name, value in _hash_from_pairs(totals).items()})
                 return
 

@@ -100,7 +100,7 @@ def _lessons(bench: Bench, settings: config.Settings) -> Iterator[LessonCommit]:
         first = PrequentialScore(1.7e9 + n, taken.key, 0.123456789).pack()
         entry = LedgerEntry(
             version=f"{n:016x}",
-            label=label,
+            column=label,
             weight=_WEIGHT,
             tokens=taken.tokens.all,
             learned_at=1.7e9 + n,
@@ -143,7 +143,7 @@ async def _by_hset(model: Model, lessons: Sequence[LessonCommit]) -> None:
 def _increments(model: Model, lessons: Sequence[LessonCommit]) -> Iterator[tuple[str, list[bytes]]]:
     for lesson in lessons:
         assert lesson.new
-        yield model.keys.counts[CLASSES.index(lesson.new.label)], list(lesson.new.tokens)
+        yield model.keys.counts(lesson.new.column), list(lesson.new.tokens)
 
 
 async def _cpu_seconds(model: Model) -> float:

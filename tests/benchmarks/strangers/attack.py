@@ -17,7 +17,7 @@ from itertools import cycle, islice
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_message_reader
 from nbstream.config import Settings
-from nbstream.filter import AutolearnLayer, Filter
+from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from nbstream.store.model.memory_model import MemoryModel
 from tests.benchmarks.strangers.mails import (
@@ -81,18 +81,16 @@ async def attack(
     people: MemoryModel, lessons: Iterable[bytes], watched: Sequence[bytes], marks: Sequence[int]
 ) -> Outcome:
     """The outcome of these lessons; ``marks`` are counted in lessons."""
-    layer_model = MemoryModel()
-    layer = AutolearnLayer(layer_model, layer_model)
-    learner = make_autolearner(SETTINGS, people, people, layer)
-    spam_filter = make_filter(SETTINGS, people, people, learner, autolearn_layer=layer)
-    watching_filter = make_filter(SETTINGS, people, people, autolearn_layer=layer)
+    learner = make_autolearner(SETTINGS, people, people)
+    spam_filter = make_filter(SETTINGS, people, people, learner, uses_automatic=True)
+    watching_filter = make_filter(SETTINGS, people, people, uses_automatic=True)
     probabilities = [await probabilities_of(watching_filter, watched)]
     for number, lesson in enumerate(islice(lessons, max(marks)), start=1):
         await spam_filter.check(_message(lesson))
         await learner.learn_queued()
         if number in marks:
             probabilities.append(await probabilities_of(watching_filter, watched))
-    return Outcome(probabilities, (await layer_model.look_up(()))[1].messages)
+    return Outcome(probabilities, (await people.look_up_automatic(())).totals.messages)
 
 
 async def probabilities_of(spam_filter: Filter, raws: Iterable[bytes]) -> list[float]:

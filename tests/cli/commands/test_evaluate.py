@@ -231,10 +231,10 @@ async def test_a_lesson_on_its_way_when_it_is_interrupted_leaves_nothing_behind(
     begun, gate = asyncio.Event(), asyncio.Event()
     commit = Model.commit_lessons
 
-    async def commit_behind_the_gate(model: Model, batch: LessonBatch, layer: object = None) -> list[CommitResult]:
+    async def commit_behind_the_gate(model: Model, batch: LessonBatch) -> list[CommitResult]:
         begun.set()
         await gate.wait()
-        return await commit(model, batch, layer)
+        return await commit(model, batch)
 
     monkeypatch.setattr(Model, "commit_lessons", commit_behind_the_gate)
     options = Namespace(redis=shared_redis.url, suspects=None)

@@ -1,8 +1,7 @@
-"""``nbstream forget-auto`` and what ``status`` says of the layer, over a real Redis."""
+"""``nbstream forget-auto``, over a real Redis."""
 
 from __future__ import annotations
 
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
 from tests.store.lessons import TOKENS, change, entry
@@ -12,9 +11,8 @@ def learn_auto(taught: Taught, count: int) -> None:
     """Learn so many spam without people."""
 
     async def run(model: Model) -> None:
-        layer = AutolearnModel(model.client, "test", 3600)
         for number in range(count):
-            await change(layer, f"m{number}", entry("spam", TOKENS))
+            await change(model, f"m{number}", entry("auto-spam:0", TOKENS))
 
     taught.model(run)
 
@@ -33,10 +31,12 @@ def test_without_yes_it_previews_and_changes_nothing(taught: Taught) -> None:
 
 def test_with_yes_it_is_gone_and_what_people_taught_is_not(taught: Taught) -> None:
     taught.teach(b"Subject: prize\n\nClaim your prize\n", "spam")
-    before = taught.stored()
+    *before, of_people = taught.stored()
     learn_auto(taught, 3)
 
     assert taught("forget-auto", "--yes")[0] == "dropped: 0 ham, 3 spam learned without people, 8 tokens\n"
 
-    assert taught.stored() == before
+    *counts, totals = taught.stored()
+    assert counts == before
+    assert totals == {**of_people, b"generation": b"1"}
     assert taught.json("forget-auto", "--yes") == [{"done": True, "dropped": {"ham": 0, "spam": 0}, "tokens": 0}]

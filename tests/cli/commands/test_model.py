@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nbstream.bayes.counts import CLASSES
 from nbstream.own_models.store import OwnModelKeys
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
@@ -66,7 +67,7 @@ def own_counts(site: Taught, name: str) -> list[Any]:
 
     async def run(model: Model) -> list[Any]:
         keys = OwnModelKeys("test", name)
-        return [await model.client.hgetall(key) for key in (*keys.counts, keys.totals)]
+        return [await model.client.hgetall(key) for key in (*map(keys.counts, CLASSES), keys.totals)]
 
     return site.model(run)
 

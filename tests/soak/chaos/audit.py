@@ -13,7 +13,6 @@ from functools import partial
 from itertools import chain
 
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from tests.soak.chaos import stored
 from tests.soak.chaos.administrator import Administrator
@@ -113,10 +112,8 @@ async def _lesson_deviations(
 async def _model_deviations(
     site: Site, model: Model, teachers: Teachers, *, is_lossless: bool
 ) -> AsyncIterator[Deviation]:
-    layer = AutolearnModel(site.redis, MODEL, LEDGER_SECONDS)
-    for name, layer_or_model in (("model", model), ("autolearn layer", layer)):
-        async for deviation in stored.recount_deviations(layer_or_model, name):
-            yield deviation
+    async for deviation in stored.recount_deviations(model):
+        yield deviation
     async for deviation in stored.stream_deviations(site, is_lossless=is_lossless):
         yield deviation
     async for deviation in stored.unlearn_deviations(site, teachers.teaching, model, teachers.numbers):

@@ -11,10 +11,9 @@ from typing import Any
 
 from nbstream.assembly.filter import make_filter
 from nbstream.config import load_settings
-from nbstream.filter import AutolearnLayer, Filter
+from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.model import Model
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.mails import mail
@@ -39,12 +38,13 @@ LEDGER_SECONDS = 365 * 86_400
 _PROBES = 60  # messages whose scores are compared
 
 
-async def recount_deviations(model: Model | AutolearnModel, name: str) -> AsyncIterator[Deviation]:
+async def recount_deviations(model: Model) -> AsyncIterator[Deviation]:
     """Yield where counts, totals, vocabulary or prequential scores differ from a recount of the ledger."""
-    if await stored(model) != await summed(model):
-        yield Deviation(f"{name}: the stored counts differ from a recount of the ledger")
+    for automatic, name in ((False, "people"), (True, "automatic")):
+        if await stored(model, automatic=automatic) != await summed(model, automatic=automatic):
+            yield Deviation(f"{name}: the stored counts differ from a recount of the ledger")
     if await prequential_scores(model) != await prequential_scores_of_entries(model):
-        yield Deviation(f"{name}: the stored prequential scores differ from those of the ledger")
+        yield Deviation("the stored prequential scores differ from those of the ledger")
 
 
 async def mirror_deviations(mirrors: Mapping[str, Mirror], model: Model) -> AsyncIterator[Deviation]:
@@ -77,9 +77,7 @@ async def _filter_over_redis(site: Site, host: Host) -> Filter:
     """Return a filter that reads the counts from Redis for each message."""
     settings = load_settings(host.config)
     model = Model(site.redis, settings.model.name, LEDGER_SECONDS)
-    autolearn = AutolearnModel(site.redis, settings.model.name, LEDGER_SECONDS)
-    await autolearn.open(sign=False)
-    return make_filter(settings, model, model, autolearn_layer=AutolearnLayer(autolearn, autolearn))
+    return make_filter(settings, model, model, uses_automatic=True)
 
 
 async def _all_agree(reference: Filter, host: Host, differing: list[int]) -> bool:

@@ -50,7 +50,9 @@ async def test_mirrors_started_at_any_moment_and_one_that_is_cut_end_equal_under
     client: Redis, shared_redis: RedisServer, tmp_path: Path, lessons: int
 ) -> None:
     generator, model = random.Random(lessons), Model(client, "test", 3600)
-    await client.hset(model.keys.counts[0], mapping={f"body:filler{n}": n + 1 for n in range(20_000)})  # 10 steps
+    await client.hset(
+        model.keys.counts("ham"), mapping={f"body:filler{n}": n + 1 for n in range(20_000)}
+    )  # 10 steps
     plans = random_plans(seed=1, writers=4, messages=len(LETTERS), steps=lessons // 4)
 
     async with (

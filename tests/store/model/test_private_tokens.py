@@ -9,7 +9,6 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreIncompatible
-from nbstream.store.model.autolearn_layer import AutolearnModel
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
@@ -46,12 +45,9 @@ async def test_a_model_is_refused_that_hides_its_words_in_another_way(
     assert await client.hgetall("nbstream:{test}:schema") == before
 
 
-async def test_a_model_of_private_tokens_is_opened_again_by_its_key_and_its_layer_too(client: Redis) -> None:
+async def test_a_model_of_private_tokens_is_opened_again_by_its_key(client: Redis) -> None:
     await model(client, KEY).open()
     assert (await model(client, KEY).open(sign=False)).key_fingerprint == KEY
-    await AutolearnModel(client, "test", 3600, KEY).open()
-    with pytest.raises(StoreIncompatible, match="private tokens"):
-        await AutolearnModel(client, "test", 3600).open()
 
 
 def test_a_file_is_refused_that_hides_its_words_in_another_way(tmp_path: Path) -> None:
