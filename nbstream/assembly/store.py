@@ -18,7 +18,7 @@ from nbstream.own_models import store as own_models
 from nbstream.own_models.store import OwnModelKeys, OwnModels
 from nbstream.store import connection
 from nbstream.store.embedded.server import EmbeddedRedis
-from nbstream.store.mirror.follower import BLOCK_SECONDS, Followed, Follower
+from nbstream.store.mirror.follower import SAME_SERVER_BLOCK_SECONDS, Followed, Follower
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model, temporary_model, temporary_name
@@ -78,14 +78,14 @@ async def open_redis(
     ``ConfigError`` for a state folder that cannot be used.
     """
     async with AsyncExitStack() as stack:
-        embedded, options = None, connection_options(settings)
+        embedded, options, waits_seconds = None, connection_options(settings), 0.0
         if settings.redis.is_embedded:
-            embedded = EmbeddedRedis(settings.state_dir)
+            embedded, waits_seconds = EmbeddedRedis(settings.state_dir), 2 * SAME_SERVER_BLOCK_SECONDS
             stack.push_async_callback(embedded.release)
             options = replace(options, server=f"unix://{quote(await embedded.join())}")
         primary = connection.open_primary(options, report_loss)
         client = connection.open_client(options, primary=primary)
-        blocking_client = connection.open_client(options, 0, primary, 2 * BLOCK_SECONDS)
+        blocking_client = connection.open_client(options, 0, primary, waits_seconds)
         stack.push_async_callback(client.aclose)
         stack.push_async_callback(blocking_client.aclose)
         yield RedisClients(client, blocking_client, embedded)
@@ -248,8 +248,10 @@ def make_user_labels(settings: Settings, client: Redis) -> UserLabels:
 
 def make_follower(clients: RedisClients, followed: Sequence[Followed]) -> Follower:
     """Return what keeps all of this equal to Redis."""
-    restart = clients.embedded.ensure_running if clients.embedded else None
-    return Follower(clients.blocking_client, followed, restart)
+    embedded = clients.embedded
+    if embedded is None:
+        return Follower(clients.blocking_client, followed)
+    return Follower(clients.blocking_client, followed, embedded.ensure_running, SAME_SERVER_BLOCK_SECONDS)
 
 
 def make_recent_messages(

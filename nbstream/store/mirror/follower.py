@@ -29,8 +29,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-BLOCK_SECONDS = 10.0
-"""How long one XREAD waits, where the deadline of its client is twice as long; else half of that deadline."""
+BLOCK_SECONDS = 2.0
+"""How long one XREAD waits: on a connection to a former server, which still answers, it ends no sooner.
+
+A lesson waits for the follower, and longer than this.
+"""
+
+SAME_SERVER_BLOCK_SECONDS = 10.0
+"""The same where it is always the same server."""
 
 READ_COUNT = 10
 """Changes that are read at once: of 64 lessons each they are 2 MB, and stop other work for some 30 ms."""
@@ -86,7 +92,8 @@ class Follower:
     """Keeps all of ``followed`` equal to Redis while it runs; ``client`` is that of its blocking command.
 
     The client does not retry by itself, and leads to the same server as those that load. ``before_connect`` is
-    awaited before each attempt to connect.
+    awaited before each attempt to connect. A read waits for ``block_seconds``, at most for half of the client's
+    deadline.
     """
 
     def __init__(
@@ -94,12 +101,13 @@ class Follower:
         client: Redis,
         followed: Sequence[Followed],
         before_connect: Callable[[], Awaitable[object]] | None = None,
+        block_seconds: float = BLOCK_SECONDS,
     ) -> None:
         self._client = client
         self._followed = followed
         self._before_connect = before_connect
         deadline = client.connection_pool.connection_kwargs["socket_timeout"]
-        self._block_seconds = min(BLOCK_SECONDS, deadline / 2)
+        self._block_seconds = min(block_seconds, deadline / 2)
 
     async def run(self) -> None:
         """Load and follow until cancelled; connect again by itself when Redis is back."""
