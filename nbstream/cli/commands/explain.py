@@ -35,6 +35,7 @@ from nbstream.filter.lesson_text import describe_kind
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import format_threshold
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.model.ledger import entry_of_people
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import are_private
 from nbstream.wire import api_json
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.filter import Filter
     from nbstream.policy.explanation import CountedClue, Explanation
-    from nbstream.store.model.ledger import entry_of_people
 from nbstream.store.model.model import Model
 
 WHY_NO_WORDS = "this model stores keyed hashes in place of words (model.private_tokens)"
