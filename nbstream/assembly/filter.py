@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from nbstream import filter as filter_
 from nbstream.assembly.policy import make_evidence_reader, make_filter_policy, make_own_model_names
 from nbstream.assembly.store import (
     make_correspondent_reader,
+    make_follower,
     make_hasher,
     make_model,
     make_own_models,
@@ -26,6 +28,7 @@ from nbstream.engine.name_numbers import make_name_numbers
 from nbstream.filter import Autolearner
 from nbstream.filter.scorer import Scorer
 from nbstream.own_models.filters import OwnFilters
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.model.model import Model
 from nbstream.tokens import tokenizer
 from nbstream.tokens.native_tokenizer import make_tokenizer
@@ -138,11 +141,15 @@ async def open_one_shot_filter(
             if user is None:
                 yield common, model
                 return
-            # A copy of the own counts: there are few of them, and each lesson reads the changes that it waits for.
             own_models = make_own_models(settings, clients)
             names = make_own_model_names(settings)
-            own = await OwnFilters(common, names, own_models, wait_seconds=0.0).for_user(user, sign=sign)
-            yield own, own.parts.model if isinstance(own.parts.model, Model) else model
+            # A copy of the own counts: there are few of them. A lesson waits until the copy has its change.
+            following = asyncio.create_task(make_follower(clients, own_models.followed).run(), name="follower")
+            try:
+                own = await OwnFilters(common, names, own_models, wait_seconds=0.0).for_user(user, sign=sign)
+                yield own, own.parts.model if isinstance(own.parts.model, Model) else model
+            finally:
+                await cancel_and_wait(following)
         finally:
             await common.wait_for_lesson_groups(_LESSON_SECONDS)  # whose callers were cancelled
 
