@@ -6,6 +6,7 @@ Rules:
   writes. Changes that wait together are one transaction; one that fails takes back itself alone.
 - Several processes may use the file: each transaction takes the lock of writers before it reads.
 - An object may be made before a fork: the file is opened by the thread, at the first change.
+- A file that is moved away or removed meanwhile is followed by a new one at the next change.
 - The file is readable by its owner alone. What was removed leaves the disk some seconds after the last change.
 - Errors are ``OSError``. That of a file that cannot be used says what to do. Until it is done, nothing is stored
   and nothing is removed.
@@ -129,13 +130,18 @@ class StateFile:
     def _run(self) -> None:
         """Write what waits until the file is closed; after a failure it is opened anew."""
         database: sqlite3.Connection | None = None
+        opened: object = None
         is_untidy = False
         while (changes := self._take(_TIDY_SECONDS if is_untidy else None)) is not None:
             results: list[object] = []
             try:
                 with _understandable_errors(self.path):
+                    if database and _identity(self.path) != opened:  # nobody would find what is written there
+                        database.close()
+                        database = None
                     if database is None:
                         _make_file(self.path)
+                        opened = _identity(self.path)
                         database = _open(self.path)
                     if changes:
                         results = _commit(database, list(changes.values()))
@@ -179,6 +185,14 @@ def _make_file(path: Path) -> None:
                 owner = path.parent.stat()
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
         sync_folder(path.parent)
+
+
+def _identity(path: Path) -> object:
+    """Return what tells the file of that name from any that was moved away; None where there is none."""
+    with suppress(FileNotFoundError):
+        status = path.lstat()
+        return status.st_dev, status.st_ino
+    return None
 
 
 def _open(path: Path) -> sqlite3.Connection:

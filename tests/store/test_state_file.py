@@ -210,6 +210,21 @@ def test_a_file_of_another_program_or_version_is_not_touched(state: StateFile, p
     assert state.path.read_bytes() == before
 
 
+@pytest.mark.parametrize("way", ["removed", "moved"])
+def test_a_file_that_goes_away_meanwhile_is_followed_by_a_new_one(
+    state: StateFile, tmp_path: Path, way: str
+) -> None:
+    state.write(insert(b"one"))
+    for path in list(state.path.parent.iterdir()):
+        path.unlink() if way == "removed" else path.rename(tmp_path / path.name)
+
+    state.write(insert(b"two"))
+
+    assert contents(state.path.parent) == [b"two"]
+    if way == "moved":
+        assert contents(tmp_path) == [b"one"]
+
+
 async def test_what_was_removed_leaves_the_disk(state: StateFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_file, "_TIDY_SECONDS", 0.01)
     state.write(insert(b"secret prize " * 100_000))
