@@ -36,4 +36,4 @@ def import_plots(name: str = "nbstream.evaluation.plots") -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:  # matplotlib is an extra
-        raise ConfigError("--plot needs matplotlib: pip install 'nbstream[plot]'") from error
+        raise ConfigError("--plot needs matplotlib: pip install 'matplotlib>=3.9,<4'") from error

@@ -125,7 +125,7 @@ def test_without_matplotlib_a_plot_is_refused_before_anything_is_read(
     code, _, err = evaluate(tmp_path / "no index", "--plot", tmp_path / "a.png")
 
     assert code == 78
-    assert err == "nbstream: --plot needs matplotlib: pip install 'nbstream[plot]'\n"
+    assert err == "nbstream: --plot needs matplotlib: pip install 'matplotlib>=3.9,<4'\n"
 
 
 @pytest.mark.parametrize(
