@@ -683,7 +683,7 @@ def _add_transfer(commands: Commands) -> None:
     export = add_command(
         commands,
         "export",
-        "write all models to a file: the common one, what was learned automatically, and own models",
+        "write all models to a file: the common one, with what was learned automatically, and own models",
         details="The file holds counts and ledgers, and only its owner can read it.",
         examples=("nbstream export models.gz", "nbstream export - | ssh nas.example.org dd of=models.gz"),
     )
