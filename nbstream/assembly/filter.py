@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from nbstream import filter as filter_
 from nbstream.assembly.policy import make_evidence_reader, make_filter_policy, make_own_model_names
 from nbstream.assembly.store import (
+    followed_of,
     make_correspondent_reader,
     make_follower,
     make_hasher,
@@ -144,7 +145,8 @@ async def open_one_shot_filter(
             own_models = make_own_models(settings, clients)
             names = make_own_model_names(settings)
             # A copy of the own counts: there are few of them. A lesson waits until the copy has its change.
-            following = asyncio.create_task(make_follower(clients, own_models.followed).run(), name="follower")
+            follower = make_follower(clients, followed_of(settings, own_models))
+            following = asyncio.create_task(follower.run(), name="follower")
             try:
                 own = await OwnFilters(common, names, own_models, wait_seconds=0.0).for_user(user, sign=sign)
                 yield own, own.parts.model if isinstance(own.parts.model, Model) else model

@@ -241,6 +241,15 @@ def make_own_models(settings: Settings, clients: RedisClients, engine: Engine = 
     )
 
 
+def followed_of(settings: Settings, own_models: OwnModels) -> Sequence[Followed]:
+    """Return what a follower keeps equal to Redis of own models.
+
+    That is nothing with a cluster, which has no own models: their streams are in many slots, and one XREAD over
+    several of them is refused.
+    """
+    return () if settings.redis.cluster else own_models.followed
+
+
 def make_user_labels(settings: Settings, client: Redis) -> UserLabels:
     """Return which messages users have labelled in their own models."""
     return UserLabels(client, ModelKeys(settings.model.name), settings.model.ledger_days * _DAY_SECONDS)

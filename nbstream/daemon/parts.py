@@ -11,6 +11,7 @@ from nbstream.assembly.delivery import make_next_hop
 from nbstream.assembly.filter import make_autolearner, make_filter
 from nbstream.assembly.policy import make_own_model_names
 from nbstream.assembly.store import (
+    followed_of,
     make_correspondent_store,
     make_follower,
     make_model,
@@ -103,7 +104,7 @@ def make_parts(
     model = make_model(settings, clients.client)
     mirror, own_models = Mirror(model, engine.native_library), make_own_models(settings, clients, engine)
     sender_lists = FollowedSenderLists(clients.client, model.keys)
-    followed: list[Followed] = [sender_lists, mirror, *own_models.followed]
+    followed: list[Followed] = [sender_lists, mirror, *followed_of(settings, own_models)]
     user_of = make_own_model_names(settings).user_of  # aliases that a reload brings are found after a restart
     recent_messages = make_recent_messages(
         settings,

@@ -104,7 +104,7 @@ class Follower:
         block_seconds: float = BLOCK_SECONDS,
     ) -> None:
         self._client = client
-        self._followed = followed
+        self.followed = followed
         self._before_connect = before_connect
         deadline = client.connection_pool.connection_kwargs["socket_timeout"]
         self._block_seconds = min(block_seconds, deadline / 2)
@@ -125,7 +125,7 @@ class Follower:
             self._lose("ended", loud=False)
 
     def _lose(self, problem: str, *, loud: bool) -> None:
-        for part in self._followed:
+        for part in self.followed:
             part.lose()
         _log.log(logging.ERROR if loud else logging.DEBUG, "mirror: %s", problem)
 
@@ -136,14 +136,14 @@ class Follower:
         while True:
             stop_if_cancelled()
             is_whole = await self._load_missing(guard, backoff)
-            if is_whole:
-                backoff.reset()
             await self._follow(guard, self._block_seconds if is_whole else backoff.next_wait())
+            if is_whole:  # what can be loaded and not followed is not loaded all the time
+                backoff.reset()
 
     async def _load_missing(self, guard: ServerGuard, backoff: Backoff) -> bool:
         """Load whatever does not follow Redis; return whether all does now."""
         is_whole = True
-        for part in self._followed:
+        for part in self.followed:
             if part.is_current:
                 continue
             try:
@@ -160,7 +160,7 @@ class Follower:
 
     async def _follow(self, guard: ServerGuard, block_seconds: float) -> None:
         """Wait for entries once, and have them applied."""
-        parts = {part.stream: part for part in self._followed if part.is_current}
+        parts = {part.stream: part for part in self.followed if part.is_current}
         if not parts:
             await asyncio.sleep(block_seconds)
             return

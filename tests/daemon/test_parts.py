@@ -1,0 +1,29 @@
+"""``nbstream.daemon.parts``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from redis.asyncio import Redis
+from redis.crc import key_slot
+
+from nbstream.assembly.store import RedisClients
+from nbstream.config import Settings
+from nbstream.daemon.metrics import DaemonMetrics
+from nbstream.daemon.parts import make_parts
+from nbstream.engine.choice import PYTHON
+
+
+def test_all_that_a_process_follows_in_a_cluster_is_in_one_slot(client: Redis, tmp_path: Path) -> None:
+    settings = Settings.model_validate(
+        {
+            "state_dir": str(tmp_path),
+            "redis": {"cluster": ["node1.example.org:7000"]},
+            "correspondents": {},
+            "relay": {"next_hop": f"maildir:{tmp_path / 'Maildir'}"},
+        }
+    )
+
+    parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
+
+    assert len({key_slot(part.stream.encode()) for part in parts.follower.followed}) == 1
