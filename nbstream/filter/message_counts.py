@@ -246,8 +246,8 @@ class KnownCounts:
 
 def _all_totals(counts: MessageCounts) -> tuple[object, ...]:
     """Return the totals of all levels: whoever teaches changes some of them."""
-    layer = counts.autolearned
-    return counts.totals, layer and layer.totals, *map(_all_totals, counts.parents)
+    automatic = counts.autolearned
+    return counts.totals, automatic and automatic.totals, *map(_all_totals, counts.parents)
 
 
 def _as_items(rows: NDArray[np.int64]) -> NDArray[np.void]:
@@ -257,23 +257,23 @@ def _as_items(rows: NDArray[np.int64]) -> NDArray[np.void]:
 
 def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
     """Return ``known``, of the moment of ``counts``, with the rows of these behind its own, on all levels."""
-    rows, layer = np.concatenate((known.rows, counts.rows)), counts.autolearned
-    if layer and known.autolearned:
-        layer = layer._replace(rows=np.concatenate((known.autolearned.rows, layer.rows)))
+    rows, automatic = np.concatenate((known.rows, counts.rows)), counts.autolearned
+    if automatic and known.autolearned:
+        automatic = automatic._replace(rows=np.concatenate((known.autolearned.rows, automatic.rows)))
     parents = tuple(map(_join_rows, known.parents, counts.parents))
     prequential_scores = counts.prequential_scores  # another object where the counts were loaded again
-    return replace(known, rows=rows, prequential_scores=prequential_scores, autolearned=layer, parents=parents)
+    return replace(known, rows=rows, prequential_scores=prequential_scores, autolearned=automatic, parents=parents)
 
 
 def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray[np.int64]) -> MessageCounts:
     """Return the counts of ``names``, which are in the rows of these numbers, on all levels."""
-    layer = counts.autolearned
+    automatic = counts.autolearned
     return MessageCounts(  # ``replace`` takes twice the time
         names,
         counts.rows.take(row_numbers, axis=0),
         counts.sums,
         counts.totals,
         counts.prequential_scores,
-        layer._replace(rows=layer.rows.take(row_numbers, axis=0)) if layer else None,
+        automatic._replace(rows=automatic.rows.take(row_numbers, axis=0)) if automatic else None,
         tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),
     )

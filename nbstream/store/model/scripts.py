@@ -275,7 +275,7 @@ def unpack_reply(reply: Any, lesson_count: int) -> bytes | dict[int, ledger.Ledg
     """The stream id of the change, or by the numbers of the lessons that conflict, from 0, what the ledger holds.
 
     That is an error where it cannot be read. Raises ``StoreUnavailable`` for what is no reply of the script: it is
-    not known then whether the lessons were taken, and nothing odd gets into the journal.
+    not known then whether the lessons were taken, and nothing odd is taken for a stream id.
     """
     if isinstance(reply, bytes) and history.is_stream_id(reply):
         return reply
