@@ -67,6 +67,21 @@ async def test_a_model_that_was_removed_is_loaded_anew(client: Redis) -> None:
         assert own.totals == Totals()
 
 
+async def test_a_change_that_cannot_be_read_ends_no_follower(client: Redis) -> None:
+    async with open_site(client, "{address}") as site:
+        own = await site.filters.for_teacher(ANN)
+        await own.learn(news(1), "ham", "test")
+
+        await client.xadd(own_model(client, ANN).keys.changes, {"sequence": "no number"})
+
+        await until(lambda: site.models.find(ANN) is None)
+        await (await site.filters.for_teacher(ANN)).learn(news(2), "ham", "test")
+        counts = site.models.find(ANN)
+        assert counts
+        assert counts.totals
+        assert counts.totals.messages == (2, 0)
+
+
 async def test_counts_of_another_program_leave_the_common_verdict(
     client: Redis, caplog: pytest.LogCaptureFixture
 ) -> None:

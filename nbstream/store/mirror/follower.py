@@ -200,8 +200,9 @@ class Follower:
 
 
 def position_of(entry_id: bytes, fields: Mapping[bytes, bytes]) -> ChangePosition:
-    """Return the position of an entry in its stream. Raises ``ValueError`` for one that cannot be read."""
-    return ChangePosition.of(entry_id, int(fields.get(b"sequence", 0)))
+    """Return the position of an entry in its stream; the number of one that cannot be read is 0."""
+    sequence = fields.get(b"sequence", b"")
+    return ChangePosition.of(entry_id, int(sequence) if sequence.isdigit() else 0)
 
 
 def entries_by_stream(streams: Any) -> Sequence[tuple[bytes, StreamEntries]]:
