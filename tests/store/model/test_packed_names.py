@@ -38,7 +38,7 @@ async def test_a_change_says_which_counts_a_batch_has_changed(client: Redis, tok
     lessons = [LessonCommit(f"m{n}", None, entry("spam", tokens, sums=[(b"=x", 7)]), NOTE) for n in range(2)]
     await model.commit_lessons(LessonBatch(lessons))
 
-    assert readable(await last_change(model)) == ([*tokens, b"=x"], [(1, [*[2000] * len(tokens), 14])])
+    assert readable(await last_change(model)) == ([*tokens, b"=x"], [("spam", [*[2000] * len(tokens), 14])])
 
 
 @pytest.mark.parametrize("kind", KINDS)
