@@ -4,8 +4,8 @@ Rules: all that is followed has a change stream. It is loaded as a whole, from a
 before, and then one blocking XREAD waits for the entries of all streams. These are always the same ones, since a
 command that is cancelled costs its connection. What finds that its stream does not continue where it stands is
 loaded anew, and so is everything where Redis was away or another server answers, since its streams may have gone
-another way. What was known serves meanwhile. An idle process asks nothing else, but where one stream ends when a
-wait was in vain: a Redis that was emptied writes no entry.
+another way. What was known serves meanwhile. An idle process asks nothing else, but whether the streams
+are there and where one ends when a wait was in vain: a Redis that was emptied writes no entry.
 """
 
 from __future__ import annotations
@@ -178,21 +178,28 @@ class Follower:
                 self._rescan(part, error)
             await asyncio.sleep(0)  # one that was taught very much takes some milliseconds
         if not streams:
-            await self._check_end(max(parts.values(), key=lambda part: part.position))
+            await self._check_ends([part for part in parts.values() if part.position != NO_CHANGE])
             guard.check()
         for part in parts.values():
             part.equal_at = time.monotonic()
 
-    async def _check_end(self, part: Followed) -> None:
-        """Have all loaded anew where the stream of ``part``, which has the last entry of all, lacks it."""
-        if part.position == NO_CHANGE:
+    async def _check_ends(self, parts: Sequence[Followed]) -> None:
+        """Have all loaded anew where a stream of ``parts`` is gone, or the last entry of all of them."""
+        if not parts:
             return
+        last = max(parts, key=lambda part: part.position)
         with store_errors():
-            entries: Any = await self._client.xrevrange(part.stream, count=1)
+            async with self._client.pipeline(transaction=False) as pipe:
+                pipe.exists(*(part.stream for part in parts))
+                pipe.xrevrange(last.stream, count=1)
+                existing, entries = await pipe.execute()
+        if existing < len(parts):
+            self._lose("history differs, rescanned: a change stream is gone", loud=True)
+            return
         try:
-            part.check_end(position_of(*entries[0]) if entries else NO_CHANGE)
+            last.check_end(position_of(*entries[0]) if entries else NO_CHANGE)
         except RescanNeeded as error:
-            self._lose(f"history differs, rescanned: {part.stream}: {error}", loud=True)
+            self._lose(f"history differs, rescanned: {last.stream}: {error}", loud=True)
 
     def _rescan(self, part: Followed, error: RescanNeeded) -> None:
         part.is_current = False

@@ -45,11 +45,14 @@ def lesson_deviations(
 def chain_deviations(
     records: Mapping[str, Sequence[HistoryRecord]], versions: Mapping[str, str]
 ) -> Iterator[Deviation]:
-    """Yield where a record does not follow the one before, or the ledger (key: version) not the last record."""
+    """Yield where a record does not follow the one before, or the ledger (key: version) not the last record.
+
+    An entry that was learned automatically has no record, and a person's label may replace it.
+    """
     for key, own_records in records.items():
         version = None
         for record in own_records:
-            former = record.former.version if record.former else None
+            former = record.former.version if record.former and not record.former.is_automatic else None
             if former != version:
                 yield Deviation(f"message {key}: a record replaces {former}, the one before wrote {version}")
             version = record.version
