@@ -105,7 +105,7 @@ class LessonGroups:
         self._begun: dict[str, WaitingLesson] = {}
         """The lessons of the groups that have begun, by message key, until they are answered."""
         self._steps: set[asyncio.Task[None]] = set()
-        self._teaching: asyncio.Task[None] | None = None
+        self._learning: asyncio.Task[None] | None = None
 
     async def learn(self, feedback: Feedback) -> Lesson:
         """Teach a lesson; return what became of it when Redis has it and the counts show it.
@@ -127,17 +127,17 @@ class LessonGroups:
         loop, are_many = asyncio.get_running_loop(), len(feedbacks) > 1
         added = [WaitingLesson(feedback, loop.create_future(), are_many) for feedback in feedbacks]
         self._waiting += added
-        if added and self._teaching is None:
-            self._teaching = asyncio.create_task(self._teach())
-            self._tasks.add(self._teaching)
-            self._teaching.add_done_callback(self._tasks.discard)
+        if added and self._learning is None:
+            self._learning = asyncio.create_task(self._learn_waiting())
+            self._tasks.add(self._learning)
+            self._learning.add_done_callback(self._tasks.discard)
         return added
 
     def has_begun(self, lesson: WaitingLesson) -> bool:
         """Return whether the lesson is made, or its group has begun."""
         return lesson.done.done() or self._begun.get(lesson.key) is lesson
 
-    async def _teach(self) -> None:
+    async def _learn_waiting(self) -> None:
         """Teach until no lesson waits. What waits when this task is cancelled, as at the end, is refused."""
         try:
             while self._waiting or self._steps:
@@ -145,13 +145,13 @@ class LessonGroups:
                 if len(self._waiting) < GROUP_SIZE or self._waiting[0].is_alone:
                     await self._wait_for_steps(left=0)
                 if group := self._next_group():
-                    await self._teach_group(group)
+                    await self._learn_group(group)
                 else:  # whatever waits is of messages on their way
                     await self._wait_for_steps(left=0)
                 for _ in range(_TURNS_BETWEEN if self._waiting else 0):
                     await asyncio.sleep(0)
         finally:
-            self._teaching = None
+            self._learning = None
             for step in tuple(self._steps):
                 await cancel_and_wait(step)
             self._known_counts = self._make_known_counts()
@@ -179,7 +179,7 @@ class LessonGroups:
         self._waiting.extendleft(reversed(repeats))
         return group
 
-    async def _teach_group(self, group: Sequence[WaitingLesson]) -> None:
+    async def _learn_group(self, group: Sequence[WaitingLesson]) -> None:
         """Plan the lessons of a group one after another, and begin to commit them."""
         try:
             to_plan = await self._read(group)
@@ -277,19 +277,18 @@ class LessonGroups:
             if changes := [answer for answer in answers if isinstance(answer, bytes)]:
                 await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
             prequential_scores = await self._scorer.prequential_scores()
+            for lesson, one, answer in zip(lessons, planned, answers, strict=True):
+                if isinstance(answer, Exception):
+                    self._fail(lesson, answer)
+                elif isinstance(answer, LedgerConflict):
+                    lesson.has_insisted |= one.outcome is LessonOutcome.INSISTED
+                    self._plan_again(lesson, answer)
+                else:
+                    after = self._scorer.decide_again(one.after, prequential_scores)
+                    self._answer(lesson, self._planner.result(one, after, lesson.feedback.source))
         except Exception as error:  # noqa: BLE001 - it is the answer to those who wait
             for lesson in lessons:
                 self._fail(lesson, error)
-            return
-        for lesson, one, answer in zip(lessons, planned, answers, strict=True):
-            if isinstance(answer, Exception):
-                self._fail(lesson, answer)
-            elif isinstance(answer, LedgerConflict):
-                lesson.has_insisted |= one.outcome is LessonOutcome.INSISTED
-                self._plan_again(lesson, answer)
-            else:
-                after = self._scorer.decide_again(one.after, prequential_scores)
-                self._answer(lesson, self._planner.result(one, after, lesson.feedback.source))
 
     async def _answer_unchanged(self, lessons: Sequence[tuple[WaitingLesson, Lesson]]) -> None:
         """Answer lessons that change nothing: perhaps because an earlier attempt made them."""

@@ -108,7 +108,7 @@ class MessageView(View):
             held = await self._mail.find_held(address, message_id)
         checked = await self._mail.find(address, message_id)
         if held is None and checked is None:
-            raise _not_found()
+            raise _no_such_message()
         own = await self._mail.explain(address, message_id)
         label = await self._mail.label(address, message_id)
         sentences: Sequence[str] = ()
@@ -134,7 +134,7 @@ class MessageView(View):
         """Release the message to the user, and return the name of the text that says what became of that."""
         outcome = await self._held.release(address, message_id, again=again)
         if outcome is HeldOutcome.GONE and not await self._mail.find(address, message_id):
-            raise _not_found()
+            raise _no_such_message()
         return f"released_{outcome}"
 
     async def _learn(self, address: str, message_id: str, label: str) -> str:
@@ -144,18 +144,18 @@ class MessageView(View):
         if message is None:
             if await self._mail.find(address, message_id):
                 return "not_learned"
-            raise _not_found()
+            raise _no_such_message()
         await self._teacher.learn(address, message, label, Insistence.AFTER_PAUSE)
         return "learned"
 
 
 def _read_id(request: PageRequest) -> str:
     if not is_message_id(request.path_id):
-        raise _not_found()
+        raise _no_such_message()
     return request.path_id
 
 
-def _not_found() -> PageRefused:
+def _no_such_message() -> PageRefused:
     return PageRefused(404, "no such message")
 
 

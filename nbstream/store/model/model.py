@@ -293,7 +293,7 @@ class Model(CommitPoint):
         for column, values in zip(columns, counts.T.tolist(), strict=True):
             of_columns += [column, " ".join(map(str, values))]
         target = "" if vocabulary is None else vocabulary
-        field = "vocabulary" if columns is CLASSES else "vocabulary:auto"
+        field = "vocabulary" if columns == CLASSES else "vocabulary:auto"
         with store_errors():
             reply: Any = await self._evict_script(
                 keys=[keys.totals, keys.changes, keys.sequence, *map(keys.counts, columns)],
