@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from nbstream.config import Settings
     from nbstream.errors import StoreIncompatible
-    from nbstream.filter import Check, CountSource, Filter, Lesson, LessonStore
+    from nbstream.filter import Check, CountSource, FeedbackResult, Filter, LessonStore
     from nbstream.mail.message import Message
     from nbstream.policy.header import MessageReader
 
@@ -142,23 +142,23 @@ class _Parts:
         return _lesson_result(await self.filter.learn(message, label, _SOURCE, actor, insistence))
 
     async def learn_many(self, contents: Sequence[bytes | str], label: Label | Kind, actor: str) -> int:
-        from nbstream.filter import LabelledMessage, LessonOutcome  # noqa: PLC0415 - see above
-        from nbstream.policy.lesson_source import LessonSource  # noqa: PLC0415 - see above
+        from nbstream.filter import FeedbackOutcome, LabelledMessage  # noqa: PLC0415 - see above
+        from nbstream.policy.lesson_source import FeedbackSource  # noqa: PLC0415 - see above
 
         self.filter.require_class(label)  # None would take the messages back
         changed = 0
 
-        def count(lesson: Lesson | StoreIncompatible) -> None:
+        def count(lesson: FeedbackResult | StoreIncompatible) -> None:
             nonlocal changed
             if isinstance(lesson, Exception):
                 raise lesson
-            changed += lesson.outcome in {LessonOutcome.LEARNED, LessonOutcome.RELEARNED}
+            changed += lesson.outcome in {FeedbackOutcome.LEARNED, FeedbackOutcome.RELEARNED}
 
         async def messages() -> AsyncIterator[LabelledMessage]:
             for content in contents:
                 yield LabelledMessage(self.message(content, taught=True), label)
 
-        await self.filter.learn_many(messages(), LessonSource(_SOURCE, actor), count)
+        await self.filter.learn_many(messages(), FeedbackSource(_SOURCE, actor), count)
         return changed
 
     async def unlearn(self, content: bytes | str, actor: str) -> LessonResult:
@@ -569,6 +569,6 @@ def _check_result(check: Check) -> CheckResult:
     return CheckResult(check.id, verdict, check.probability, check.reason, check.score, clues, kinds)
 
 
-def _lesson_result(lesson: Lesson) -> LessonResult:
+def _lesson_result(lesson: FeedbackResult) -> LessonResult:
     outcome = cast("Outcome", str(lesson.outcome))
     return LessonResult(outcome, _check_result(lesson.before), _check_result(lesson.after))

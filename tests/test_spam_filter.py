@@ -19,7 +19,7 @@ import nbstream
 from nbstream import AsyncSpamFilter, CheckResult, Kind, Label, SpamFilter
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
-from nbstream.filter import LessonOutcome
+from nbstream.filter import FeedbackOutcome
 from nbstream.policy.verdict import Verdict
 from nbstream.spam_filter import Content
 from tests.conftest import RedisServer
@@ -330,7 +330,7 @@ def test_an_actor_is_a_text_and_settings_are_a_mapping_or_a_path() -> None:
 def test_the_types_of_results_are_public_and_name_all_values() -> None:
     assert get_args(nbstream.Label) == CLASSES
     assert set(get_args(nbstream.Verdict)) == {str(verdict) for verdict in Verdict}
-    assert set(get_args(nbstream.Outcome)) == {str(outcome) for outcome in LessonOutcome}
+    assert set(get_args(nbstream.Outcome)) == {str(outcome) for outcome in FeedbackOutcome}
     assert set(nbstream.__all__) <= set(dir(nbstream.spam_filter)) | {"__version__"}
 
 

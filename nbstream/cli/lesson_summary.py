@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreIncompatible
-from nbstream.filter import LessonOutcome, describe_known_messages, describe_lesson
+from nbstream.filter import FeedbackOutcome, describe_known_messages, describe_lesson
 
 if TYPE_CHECKING:
     from nbstream.errors import NbstreamError
-    from nbstream.filter import Lesson
+    from nbstream.filter import FeedbackResult
 
 
-class LessonSummary:
+class FeedbackSummary:
     """Counts lessons by what became of them, and remembers the last one; ``errors`` get why a message is none.
 
     ``label`` is the class that the messages are learned into, or None where they are unlearned.
@@ -23,9 +23,9 @@ class LessonSummary:
         self._errors = errors
         self._verb = "learned" if label else "unlearned"
         self._outcomes = Counter[str]()
-        self.last: Lesson | None = None
+        self.last: FeedbackResult | None = None
 
-    def add(self, lesson: Lesson | StoreIncompatible) -> None:
+    def add(self, lesson: FeedbackResult | StoreIncompatible) -> None:
         """Count one more lesson, or note why there is none."""
         if isinstance(lesson, StoreIncompatible):
             self._errors.append(lesson)
@@ -43,16 +43,16 @@ class LessonSummary:
         return f"{counts}; {describe_known_messages(self.last.after.state)}"
 
 
-def _describe_outcome(lesson: Lesson) -> str:
+def _describe_outcome(lesson: FeedbackResult) -> str:
     """Return what became of a message, and of which class it is or was."""
     match lesson.outcome:
-        case LessonOutcome.UNKNOWN:
+        case FeedbackOutcome.UNKNOWN:
             return "unknown"
-        case LessonOutcome.ALREADY:
+        case FeedbackOutcome.ALREADY:
             return f"already learned as {lesson.class_name}"
-        case LessonOutcome.INSISTED:
+        case FeedbackOutcome.INSISTED:
             return f"insisted on {lesson.class_name}"
-        case LessonOutcome.UNLEARNED:
+        case FeedbackOutcome.UNLEARNED:
             return f"unlearned from {lesson.class_name}"
         case _:
             return f"{lesson.outcome} as {lesson.class_name}"

@@ -23,7 +23,7 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath, Transaction
     from nbstream.delivery.quarantine import QuarantinedMessage
-    from nbstream.filter import Check, Lesson
+    from nbstream.filter import Check, FeedbackResult
     from nbstream.mail.message import Message
     from nbstream.policy.header import HeaderPolicy, MessageReader
 
@@ -115,14 +115,14 @@ def _apply_transition(
 class QuarantineReleaser:
     """Releases quarantined messages to ``next_hop``; ``learn_ham`` teaches that a message is ham."""
 
-    learn_ham: Callable[[Message], Awaitable[Lesson]]
+    learn_ham: Callable[[Message], Awaitable[FeedbackResult]]
     message_reader: MessageReader
     header_policy: HeaderPolicy
     next_hop: NextHop
 
     async def release(
         self, entry: QuarantinedMessage, *, again: bool = False, is_for: Callable[[str], bool] = lambda _: True
-    ) -> Lesson:
+    ) -> FeedbackResult:
         """Teach the message as ham, deliver it to all recipients of the file, and remove the file.
 
         With ``is_for`` it is delivered to those alone whose addresses that is true of, and the file waits on for
@@ -139,7 +139,7 @@ class QuarantineReleaser:
 
     async def _release_file(
         self, entry: QuarantinedMessage, is_for: Callable[[str], bool], *, again: bool
-    ) -> tuple[Lesson, QuarantinedMessage | None]:
+    ) -> tuple[FeedbackResult, QuarantinedMessage | None]:
         """Release one file; return the file that waits for others who are to get the message too, or None."""
         with quarantine.locked(entry):
             if entry.in_doubt and not again:

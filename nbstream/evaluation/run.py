@@ -22,21 +22,21 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from nbstream.evaluation import regimes
-from nbstream.filter import LessonOutcome, TokenizedMessage
+from nbstream.filter import FeedbackOutcome, TokenizedMessage
 from nbstream.filter.lesson_plan import CountedCheck, Feedback, LessonPlanner
 from nbstream.filter.message_counts import count_names
 from nbstream.mail import header_fields
 from nbstream.mail.addresses import parse_address, read_from
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.policy.verdict import Thresholds, Verdict
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from nbstream.evaluation.streams import LabelledContent
-    from nbstream.filter import Autolearner, Check, Filter, KeptMailLearner, Lesson
+    from nbstream.filter import Autolearner, Check, FeedbackResult, Filter, KeptMailLearner
     from nbstream.policy.header import MessageReader
     from nbstream.policy.verdict import Verdict
     from nbstream.tokens.tokens import Tokens
@@ -109,10 +109,10 @@ class LabelCounts:
         """``believed_twice`` in percent of ``contradictions``; None where there was none."""
         return 100.0 * self.believed_twice / self.contradictions if self.contradictions else None
 
-    def add(self, case: regimes.LabelledCheck, lesson: Lesson, insisted: Check) -> None:
+    def add(self, case: regimes.LabelledCheck, lesson: FeedbackResult, insisted: Check) -> None:
         """Count one label, whose lesson was this; ``insisted`` is the check that insisting would lead to."""
         self.corrections += case.is_misplaced
-        if case.is_contradiction and lesson.outcome is not LessonOutcome.ALREADY:
+        if case.is_contradiction and lesson.outcome is not FeedbackOutcome.ALREADY:
             self.contradictions += 1
             self.believed += case.agrees_with(lesson.after)
             self.believed_twice += case.agrees_with(insisted)
@@ -224,7 +224,7 @@ async def evaluate(
             first_verdict = position
         for case in regime(regimes.LabelledCheck(message, label, check, position, draw)):
             lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
-            if lesson.outcome is not LessonOutcome.ALREADY:
+            if lesson.outcome is not FeedbackOutcome.ALREADY:
                 learned += 1
                 learned_tokens += len(spam_filter.parts.tokenizer.tokenize(case.message).all)
             if case.position > options.taught_messages:
@@ -246,7 +246,7 @@ async def evaluate(
     return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels, first_verdict)
 
 
-async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, lesson: Lesson) -> Check:
+async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, lesson: FeedbackResult) -> Check:
     """Return the check after ``lesson``, or the one that insisting on its label would lead to.
 
     Nothing is learned by it.
@@ -259,7 +259,7 @@ async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, l
     message = TokenizedMessage(lesson.after.id, parts.tokenizer.tokenize(case.message))
     counts = await scorer.read_counts(count_names(message.tokens, entry))
     planned = LessonPlanner(scorer, parts.clock).plan_insisted(
-        Feedback(message, entry.class_name, LessonSource(_SOURCE)), CountedCheck(lesson.after, counts), entry
+        Feedback(message, entry.class_name, FeedbackSource(_SOURCE)), CountedCheck(lesson.after, counts), entry
     )
     return planned.after if planned else lesson.after
 

@@ -14,9 +14,9 @@ from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.errors import StoreIncompatible, StoreRefuses
 from nbstream.filter.lesson_groups import LessonGroups, learn_all
 from nbstream.filter.lesson_plan import Feedback
-from nbstream.filter.results import CheckSeconds, Lesson
+from nbstream.filter.results import CheckSeconds, FeedbackResult
 from nbstream.filter.scorer import decide_check
-from nbstream.policy.lesson_source import Insistence, LessonSource
+from nbstream.policy.lesson_source import FeedbackSource, Insistence
 from nbstream.store.model.ledger import entry_of_people
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokens import TokenizedMessage, Tokens
@@ -119,17 +119,17 @@ class Filter:
         actor: str = "",
         insistence: Insistence = Insistence.NEVER,
         insisted_version: str | None = None,
-    ) -> Lesson:
+    ) -> FeedbackResult:
         """Learn that ``message`` is ``label``: ham, spam or a kind. A label unlike the last relearns it.
 
         The same label again changes nothing, unless the check still contradicts it and ``insistence`` allows to
         insist: then the message gets more weight, up to ``MAX_ENTRY_WEIGHT``. ``source``,
-        ``actor``, ``insistence`` and ``insisted_version`` are those of ``LessonSource``: with a version only the
+        ``actor``, ``insistence`` and ``insisted_version`` are those of ``FeedbackSource``: with a version only the
         ledger entry of that version and label is insisted on, and nothing is learned or relearned. Raises
         ``StoreUnavailable``; nothing is half done then, and the call may be repeated.
         """
         self.require_class(label)
-        lesson_source = LessonSource(source, actor, insistence, insisted_version)
+        lesson_source = FeedbackSource(source, actor, insistence, insisted_version)
         return await self._learn_and_report(message, label, lesson_source)
 
     async def wait_for_lesson_groups(self, seconds: float) -> None:
@@ -140,15 +140,15 @@ class Filter:
         if self.parts.lesson_groups:
             await asyncio.wait(self.parts.lesson_groups, timeout=seconds)
 
-    async def unlearn(self, message: LearnableMessage, source: str, actor: str = "") -> Lesson:
+    async def unlearn(self, message: LearnableMessage, source: str, actor: str = "") -> FeedbackResult:
         """Take back exactly what was learned of ``message``. Raises ``StoreUnavailable``."""
-        return await self._learn_and_report(message, None, LessonSource(source, actor))
+        return await self._learn_and_report(message, None, FeedbackSource(source, actor))
 
     async def learn_many(
         self,
         messages: AsyncIterable[LabelledMessage],
-        lesson_source: LessonSource,
-        report_result: Callable[[Lesson | StoreIncompatible], object],
+        lesson_source: FeedbackSource,
+        report_result: Callable[[FeedbackResult | StoreIncompatible], object],
     ) -> None:
         """Learn or unlearn many messages, each by its own label, as if one after another.
 
@@ -166,7 +166,7 @@ class Filter:
             raise ValueError(f"label {class_name!r} is none of {', '.join(self.policy.class_names)}")
 
     async def _tokenize_all(
-        self, messages: AsyncIterable[LabelledMessage], lesson_source: LessonSource
+        self, messages: AsyncIterable[LabelledMessage], lesson_source: FeedbackSource
     ) -> AsyncGenerator[Feedback, None]:
         async for labelled in messages:
             if labelled.label is not None:
@@ -203,8 +203,8 @@ class Filter:
         return CheckedMessage(message_key, tokens, check.probability, str(check.verdict))
 
     async def _learn_and_report(
-        self, message: LearnableMessage, label: str | None, lesson_source: LessonSource
-    ) -> Lesson:
+        self, message: LearnableMessage, label: str | None, lesson_source: FeedbackSource
+    ) -> FeedbackResult:
         try:
             tokenized = await self._tokenize_learnable(message)
             lesson = await self._lesson_groups.learn(Feedback(tokenized, label, lesson_source))

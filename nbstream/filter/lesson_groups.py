@@ -31,7 +31,7 @@ from nbstream.bayes.counts import ChangePosition
 from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.filter.lesson_plan import Feedback, LessonPlanner, PlannedLesson
 from nbstream.filter.message_counts import KnownCounts, count_names
-from nbstream.filter.results import Lesson, LessonOutcome
+from nbstream.filter.results import FeedbackOutcome, FeedbackResult
 from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.scripts import LessonBatch
@@ -49,14 +49,14 @@ _TURNS_BETWEEN = 10  # of the event loop: answers are sent, and what has come me
 _GROUP_TRIES = 2  # that end in a conflict
 _MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
 
-ReportResult: TypeAlias = "Callable[[Lesson | StoreIncompatible], object]"
+ReportResult: TypeAlias = "Callable[[FeedbackResult | StoreIncompatible], object]"
 
 _Steps: TypeAlias = "defaultdict[tuple[str | None, str | None], LessonBatch]"
 """The lessons that are planned, by their columns before and after."""
 
 
 @dataclass(slots=True, eq=False)
-class WaitingLesson:
+class WaitingFeedback:
     """A lesson that somebody waits for; ``done`` is where its result goes.
 
     ``is_one_of_many``: it came with others. ``conflicts`` is how often somebody else was faster, and ``conflict``
@@ -64,7 +64,7 @@ class WaitingLesson:
     """
 
     feedback: Feedback
-    done: asyncio.Future[Lesson]
+    done: asyncio.Future[FeedbackResult]
     is_one_of_many: bool = False
     conflicts: int = 0
     conflict: LedgerConflict | None = None
@@ -101,13 +101,13 @@ class LessonGroups:
         self._make_known_counts = partial(KnownCounts, scorer.read_counts, parts.make_name_numbers)
         self._make_batch = partial(LessonBatch, make_numbers=parts.make_name_numbers)
         self._known_counts = self._make_known_counts()
-        self._waiting: deque[WaitingLesson] = deque()
-        self._begun: dict[str, WaitingLesson] = {}
+        self._waiting: deque[WaitingFeedback] = deque()
+        self._begun: dict[str, WaitingFeedback] = {}
         """The lessons of the groups that have begun, by message key, until they are answered."""
         self._steps: set[asyncio.Task[None]] = set()
         self._learning: asyncio.Task[None] | None = None
 
-    async def learn(self, feedback: Feedback) -> Lesson:
+    async def learn(self, feedback: Feedback) -> FeedbackResult:
         """Teach a lesson; return what became of it when Redis has it and the counts show it.
 
         Raises ``StoreUnavailable``, also where too many lessons wait, and ``CountsFull``: nothing is half done
@@ -122,10 +122,10 @@ class LessonGroups:
         except TimeoutError as error:
             raise StoreUnavailable("Redis is too slow for the lessons that wait") from error
 
-    def add(self, feedbacks: Sequence[Feedback]) -> Sequence[WaitingLesson]:
+    def add(self, feedbacks: Sequence[Feedback]) -> Sequence[WaitingFeedback]:
         """Let lessons wait for their groups; return them in their order."""
         loop, are_many = asyncio.get_running_loop(), len(feedbacks) > 1
-        added = [WaitingLesson(feedback, loop.create_future(), are_many) for feedback in feedbacks]
+        added = [WaitingFeedback(feedback, loop.create_future(), are_many) for feedback in feedbacks]
         self._waiting += added
         if added and self._learning is None:
             self._learning = asyncio.create_task(self._learn_waiting())
@@ -133,7 +133,7 @@ class LessonGroups:
             self._learning.add_done_callback(self._tasks.discard)
         return added
 
-    def has_begun(self, lesson: WaitingLesson) -> bool:
+    def has_begun(self, lesson: WaitingFeedback) -> bool:
         """Return whether the lesson is made, or its group has begun."""
         return lesson.done.done() or self._begun.get(lesson.key) is lesson
 
@@ -160,10 +160,10 @@ class LessonGroups:
             for lesson in left:
                 self._fail(lesson, StoreUnavailable("the lesson was interrupted, and may be repeated"))
 
-    def _next_group(self) -> Sequence[WaitingLesson]:
+    def _next_group(self) -> Sequence[WaitingFeedback]:
         """Take the lessons that wait, up to one that has to come after another one of its message."""
-        group: list[WaitingLesson] = []
-        repeats: list[WaitingLesson] = []
+        group: list[WaitingFeedback] = []
+        repeats: list[WaitingFeedback] = []
         while self._waiting and len(group) < GROUP_SIZE:
             lesson = self._waiting[0]
             former = self._begun.get(lesson.key)
@@ -179,7 +179,7 @@ class LessonGroups:
         self._waiting.extendleft(reversed(repeats))
         return group
 
-    async def _learn_group(self, group: Sequence[WaitingLesson]) -> None:
+    async def _learn_group(self, group: Sequence[WaitingFeedback]) -> None:
         """Plan the lessons of a group one after another, and begin to commit them."""
         try:
             to_plan = await self._read(group)
@@ -188,7 +188,7 @@ class LessonGroups:
                 self._fail(lesson, error)
             return
         steps: _Steps = defaultdict(self._make_batch)
-        unchanged: list[tuple[WaitingLesson, Lesson]] = []
+        unchanged: list[tuple[WaitingFeedback, FeedbackResult]] = []
         for i, (lesson, entry, rows) in enumerate(to_plan):
             if i:
                 await asyncio.sleep(0)  # other work goes on: a plan takes as long as a check
@@ -201,7 +201,7 @@ class LessonGroups:
                 else:
                     self._fail(lesson, error)
                 continue
-            if isinstance(planned, Lesson):
+            if isinstance(planned, FeedbackResult):
                 unchanged.append((lesson, planned))
                 continue
             if not steps[planned.columns].has_room(planned):
@@ -213,8 +213,8 @@ class LessonGroups:
         await self._answer_unchanged(unchanged)
 
     async def _read(
-        self, group: Sequence[WaitingLesson]
-    ) -> Sequence[tuple[WaitingLesson, LedgerEntry | None, MessageRows]]:
+        self, group: Sequence[WaitingFeedback]
+    ) -> Sequence[tuple[WaitingFeedback, LedgerEntry | None, MessageRows]]:
         """Read what is needed to plan the lessons: their ledger entries, and the rows of their counts.
 
         A lesson whose ledger entry cannot be read is answered, and left out. Raises ``StoreUnavailable``.
@@ -223,7 +223,7 @@ class LessonGroups:
         unknown = [one for one in group if one.needs_entry and one.conflict is None]
         found = await self._model.entries([lesson.key for lesson in unknown]) if unknown else ()
         by_key = {lesson.key: entry for lesson, entry in zip(unknown, found, strict=True)}
-        entries: list[tuple[WaitingLesson, LedgerEntry | None]] = []
+        entries: list[tuple[WaitingFeedback, LedgerEntry | None]] = []
         for lesson in group:
             entry = lesson.conflict.entry if lesson.conflict else by_key.get(lesson.key)
             if isinstance(entry, StoreIncompatible):
@@ -249,7 +249,7 @@ class LessonGroups:
         await self._wait_for_steps(left=0)
         return await self._known_counts.read(names)
 
-    async def _note_labels(self, group: Sequence[WaitingLesson]) -> None:
+    async def _note_labels(self, group: Sequence[WaitingFeedback]) -> None:
         """Note which messages a user labels in an own model: they are no mail that nobody has labelled."""
         for lesson in group if self._user_labels else ():
             if self._user_labels and lesson.feedback.class_name is not None:
@@ -281,7 +281,7 @@ class LessonGroups:
                 if isinstance(answer, Exception):
                     self._fail(lesson, answer)
                 elif isinstance(answer, LedgerConflict):
-                    lesson.has_insisted |= one.outcome is LessonOutcome.INSISTED
+                    lesson.has_insisted |= one.outcome is FeedbackOutcome.INSISTED
                     self._plan_again(lesson, answer)
                 else:
                     after = self._scorer.decide_again(one.after, prequential_scores)
@@ -290,7 +290,7 @@ class LessonGroups:
             for lesson in lessons:
                 self._fail(lesson, error)
 
-    async def _answer_unchanged(self, lessons: Sequence[tuple[WaitingLesson, Lesson]]) -> None:
+    async def _answer_unchanged(self, lessons: Sequence[tuple[WaitingFeedback, FeedbackResult]]) -> None:
         """Answer lessons that change nothing: perhaps because an earlier attempt made them."""
         try:
             if lessons:
@@ -302,7 +302,7 @@ class LessonGroups:
             for lesson, result in lessons:
                 self._answer(lesson, result)
 
-    def _plan_again(self, lesson: WaitingLesson, conflict: LedgerConflict | None) -> None:
+    def _plan_again(self, lesson: WaitingFeedback, conflict: LedgerConflict | None) -> None:
         lesson.conflicts, lesson.conflict = lesson.conflicts + 1, conflict
         if lesson.conflicts < _MAX_CONFLICTS:
             del self._begun[lesson.key]
@@ -311,12 +311,12 @@ class LessonGroups:
             error = StoreUnavailable(f"message {lesson.key} is being changed by others all the time")
             self._fail(lesson, error)
 
-    def _answer(self, lesson: WaitingLesson, result: Lesson) -> None:
+    def _answer(self, lesson: WaitingFeedback, result: FeedbackResult) -> None:
         self._begun.pop(lesson.key, None)
         if not lesson.done.done():  # else nobody waits any more
             lesson.done.set_result(result)
 
-    def _fail(self, lesson: WaitingLesson, error: Exception) -> None:
+    def _fail(self, lesson: WaitingFeedback, error: Exception) -> None:
         self._begun.pop(lesson.key, None)
         if not lesson.done.done():
             lesson.done.set_exception(error)
@@ -333,7 +333,7 @@ async def learn_all(groups: LessonGroups, feedbacks: AsyncIterator[Feedback], re
     although it may be made: whoever counts the reports knows by them how far the messages are learned. What is on
     its way when this is cancelled, or when ``feedbacks`` fail, is made and reported.
     """
-    pending: deque[WaitingLesson] = deque()
+    pending: deque[WaitingFeedback] = deque()
     async with aclosing(_split(feedbacks)) as portions:
 
         async def read_next() -> Sequence[Feedback] | None:
@@ -378,12 +378,12 @@ async def _split(feedbacks: AsyncIterator[Feedback]) -> AsyncGenerator[Sequence[
         yield portion
 
 
-def _report_done(pending: deque[WaitingLesson], report_result: ReportResult) -> None:
+def _report_done(pending: deque[WaitingFeedback], report_result: ReportResult) -> None:
     """Report the first lessons that are done, and raise the error of one that failed."""
     while pending and pending[0].done.done():
         message = pending[0].feedback.message
         try:
-            result: Lesson | StoreIncompatible = pending[0].done.result()
+            result: FeedbackResult | StoreIncompatible = pending[0].done.result()
         except StoreIncompatible as error:
             result = StoreIncompatible(f"{message.key}: {error}")
             result.__cause__ = error

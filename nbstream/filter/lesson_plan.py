@@ -11,11 +11,11 @@ from nbstream.bayes.kinds import kind_of, kind_sums, label_of
 from nbstream.bayes.lesson_weight import insisted_weights
 from nbstream.errors import CountsFull
 from nbstream.filter.message_counts import check_room, counts_after_lesson, prequential_score_sums
-from nbstream.filter.results import Contradiction, Lesson, LessonOutcome
+from nbstream.filter.results import Contradiction, FeedbackOutcome, FeedbackResult
 from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry, entry_of_people
-from nbstream.store.model.scripts import LessonCommit
+from nbstream.store.model.scripts import Lesson
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.results import Check
     from nbstream.filter.scorer import Scorer
-    from nbstream.policy.lesson_source import LessonSource
+    from nbstream.policy.lesson_source import FeedbackSource
     from nbstream.tokens.tokens import TokenizedMessage
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedLesson(LessonCommit):
+class PlannedLesson(Lesson):
     """A lesson to commit, with the checks of its message ``before`` and ``after`` it.
 
     ``counts_after`` are the counts that the change makes if nobody else teaches at the same moment, and ``after``
     is computed from them.
     """
 
-    outcome: LessonOutcome
+    outcome: FeedbackOutcome
     counts_after: MessageCounts
     before: Check
     after: Check
@@ -57,16 +57,16 @@ class PlannedLesson(LessonCommit):
         entry = self.new or self.old
         return entry.kind if entry else ""
 
-    def result(self, after: Check, contradiction: Contradiction | None = None) -> Lesson:
+    def result(self, after: Check, contradiction: Contradiction | None = None) -> FeedbackResult:
         """Return the result once the lesson is made; ``after`` is the check of its message then."""
         former = entry_of_people(self.old)
-        return Lesson(
+        return FeedbackResult(
             self.outcome,
             self.label,
             self.before,
             after,
             contradiction,
-            was_automatic=self.outcome is LessonOutcome.UNLEARNED and former is None,
+            was_automatic=self.outcome is FeedbackOutcome.UNLEARNED and former is None,
             kind=self.kind,
             former_class_name=former.class_name if former else None,
         )
@@ -77,7 +77,7 @@ class Feedback(NamedTuple):
 
     message: TokenizedMessage
     class_name: str | None
-    source: LessonSource
+    source: FeedbackSource
 
 
 class CountedCheck(NamedTuple):
@@ -96,7 +96,7 @@ class LessonPlanner:
 
     def plan(
         self, feedback: Feedback, entry: LedgerEntry | None, counts: MessageCounts, *, may_insist: bool
-    ) -> PlannedLesson | Lesson:
+    ) -> PlannedLesson | FeedbackResult:
         """Plan what feedback does to a message with that ledger entry; what changes nothing is a result already.
 
         ``counts`` are those of the message, and of the tokens of the entry. ``may_insist``: a label that the
@@ -111,7 +111,7 @@ class LessonPlanner:
             return self._plan_label(feedback, before, entry)
         if entry is None or entry.is_automatic:
             label, kind = (label_of(class_name), kind_of(class_name)) if class_name else (None, "")
-            return Lesson(LessonOutcome.UNKNOWN, label, check, check, kind=kind)
+            return FeedbackResult(FeedbackOutcome.UNKNOWN, label, check, check, kind=kind)
         if seen is not None:
             may_insist = (entry.class_name, entry.version) == (class_name, seen)
         contradiction = self._contradiction(check, entry, source)
@@ -120,14 +120,14 @@ class LessonPlanner:
             with suppress(CountsFull):
                 if planned := self.plan_insisted(feedback, before, entry):
                     return planned
-        return Lesson(LessonOutcome.ALREADY, entry.label, check, check, contradiction, kind=entry.kind)
+        return FeedbackResult(FeedbackOutcome.ALREADY, entry.label, check, check, contradiction, kind=entry.kind)
 
-    def result(self, planned: PlannedLesson, after: Check, source: LessonSource) -> Lesson:
+    def result(self, planned: PlannedLesson, after: Check, source: FeedbackSource) -> FeedbackResult:
         """Return the result of a lesson that is made; ``after`` is the check of its message then."""
         contradiction = self._contradiction(after, planned.new, source) if planned.new else None
         return planned.result(after, contradiction)
 
-    def _contradiction(self, check: Check, entry: LedgerEntry, source: LessonSource) -> Contradiction | None:
+    def _contradiction(self, check: Check, entry: LedgerEntry, source: FeedbackSource) -> Contradiction | None:
         """Return how ``source`` may insist on the label of the entry, where the check contradicts it."""
         if not check.contradicts(entry.label):
             return None
@@ -140,14 +140,14 @@ class LessonPlanner:
     ) -> PlannedLesson:
         """Plan the change to an entry of a class that the message has not, or to no entry."""
         if feedback.class_name is None:
-            return self._plan_change(feedback, LessonOutcome.UNLEARNED, before, (old_entry, None))
+            return self._plan_change(feedback, FeedbackOutcome.UNLEARNED, before, (old_entry, None))
         label, taught = label_of(feedback.class_name), entry_of_people(old_entry)
         if taught and taught.label == label:  # only the kind changes, and P(spam) does not
             weighed = taught.weight, tuple(prequential_score_sums(taught))
         else:
             weighed = self._scorer.weigh_lesson(before.check, label, before.counts, taught)
         new_entry = self._entry(feedback, feedback.class_name, weighed, before.check, taught)
-        outcome = LessonOutcome.RELEARNED if taught else LessonOutcome.LEARNED
+        outcome = FeedbackOutcome.RELEARNED if taught else FeedbackOutcome.LEARNED
         planned = self._plan_change(feedback, outcome, before, (old_entry, new_entry))
         check_room(planned.counts_after)  # there always is room for less
         return planned
@@ -165,7 +165,7 @@ class LessonPlanner:
         for weight in insisted_weights(old_entry.weight):
             weighed = weight, tuple(prequential_score_sums(old_entry))
             new_entry = self._entry(feedback, old_entry.class_name, weighed, before.check, old_entry)
-            planned = self._plan_change(feedback, LessonOutcome.INSISTED, before, (old_entry, new_entry))
+            planned = self._plan_change(feedback, FeedbackOutcome.INSISTED, before, (old_entry, new_entry))
             if not planned.after.contradicts(old_entry.label):
                 break
         if planned:
@@ -175,7 +175,7 @@ class LessonPlanner:
     def _plan_change(
         self,
         feedback: Feedback,
-        outcome: LessonOutcome,
+        outcome: FeedbackOutcome,
         before: CountedCheck,
         entries: tuple[LedgerEntry | None, LedgerEntry | None],
     ) -> PlannedLesson:

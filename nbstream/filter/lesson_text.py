@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nbstream.filter.results import LessonOutcome
+from nbstream.filter.results import FeedbackOutcome
 from nbstream.policy.header import escape_token
 from nbstream.tokens.private_tokens import is_private
 
 if TYPE_CHECKING:
     from nbstream.bayes.kinds import KindScores
-    from nbstream.filter.results import Check, Contradiction, Lesson
+    from nbstream.filter.results import Check, Contradiction, FeedbackResult
     from nbstream.policy.verdict import ModelState
 
 _SHOWN_CLUES = 3
@@ -26,7 +26,7 @@ _HASHES = "tokens that are stored as keyed hashes"
 _MOST_WEIGHT = "it has the most weight that one message may have"
 
 
-def describe_lesson(lesson: Lesson) -> str:
+def describe_lesson(lesson: FeedbackResult) -> str:
     """Describe one lesson: ``learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known``.
 
     Where the message is still on the wrong side, the text names the strongest clues against the label, and says
@@ -34,24 +34,24 @@ def describe_lesson(lesson: Lesson) -> str:
     """
     before, after, name = lesson.before, lesson.after, lesson.class_name
     match lesson.outcome:
-        case LessonOutcome.UNKNOWN:
+        case FeedbackOutcome.UNKNOWN:
             return "unknown, nothing changed: it was never learned, or so long ago that this is forgotten"
-        case LessonOutcome.ALREADY:
+        case FeedbackOutcome.ALREADY:
             text = f"already learned as {name}, nothing changed: P {_format_probability(before)}, {before.verdict}"
-        case LessonOutcome.RELEARNED:
+        case FeedbackOutcome.RELEARNED:
             former = lesson.former_class_name
             text = f"relearned as {name}, was learned as {former}: {_describe_change(before, after)}"
-        case LessonOutcome.LEARNED:
+        case FeedbackOutcome.LEARNED:
             text = f"learned as {name}: {_describe_change(before, after)}"
-        case LessonOutcome.INSISTED:
+        case FeedbackOutcome.INSISTED:
             text = f"insisted on {name}: {_describe_change(before, after)}"
-        case LessonOutcome.UNLEARNED:
+        case FeedbackOutcome.UNLEARNED:
             learned = "autolearned" if lesson.was_automatic else "learned"
             text = f"unlearned, was {learned} as {name}: {_describe_change(before, after)}"
     return f"{text}{_describe_contradiction(lesson)}; {describe_known_messages(after.state)}"
 
 
-def describe_lessons(lessons: Sequence[Lesson]) -> str:
+def describe_lessons(lessons: Sequence[FeedbackResult]) -> str:
     """Describe several lessons by counting them: ``2 learned, 1 already; ham 180/200 known``."""
     outcomes = Counter(str(lesson.outcome) for lesson in lessons)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
@@ -82,7 +82,7 @@ def _describe_change(before: Check, after: Check) -> str:
     return f"P {_format_probability(before)} -> {_format_probability(after)}, {verdicts}"
 
 
-def _describe_contradiction(lesson: Lesson) -> str:
+def _describe_contradiction(lesson: FeedbackResult) -> str:
     """Return the clues that contradict the label, and how to insist; nothing where no contradiction is left."""
     if lesson.contradiction is None:
         return ""

@@ -19,7 +19,7 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nbstream.filter import Check, CheckSeconds, FilterPolicy, Lesson
+    from nbstream.filter import Check, CheckSeconds, FeedbackResult, FilterPolicy
     from nbstream.metrics import MetricsRegistry
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.prequential_scores import PrequentialScores
@@ -122,7 +122,7 @@ class FilterMetrics(FilterObserver):
             self._probability.observe(probability)
         self._waiting.clear()
 
-    def feedback_taken(self, lesson: Lesson, source: str) -> None:
+    def feedback_taken(self, lesson: FeedbackResult, source: str) -> None:
         """Count the feedback of one message that was learned, or changed nothing."""
         self._feedback.labels(source, lesson.label or "none", str(lesson.outcome)).inc()
         if lesson.outcome not in {"learned", "relearned", "insisted"} or lesson.label is None:

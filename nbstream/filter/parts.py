@@ -15,7 +15,7 @@ from nbstream.store.recent.checked_messages import CheckedMessage
 if TYPE_CHECKING:
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
-    from nbstream.filter.results import Check, CheckSeconds, FilterPolicy, Lesson
+    from nbstream.filter.results import Check, CheckSeconds, FeedbackResult, FilterPolicy
     from nbstream.filter.scorer import CheckQueue
     from nbstream.filter.sources import CountSource, LessonStore
     from nbstream.policy.envelope import BuildEnvelope
@@ -39,7 +39,7 @@ class FilterObserver:
         that a check does not have, so an observer calls it later.
         """
 
-    def feedback_taken(self, lesson: Lesson, source: str) -> None:
+    def feedback_taken(self, lesson: FeedbackResult, source: str) -> None:
         """Note feedback for one message that was taken or changed nothing."""
 
     def feedback_failed(self, label: str | None, source: str) -> None:
@@ -60,7 +60,7 @@ class CompositeObserver(FilterObserver):
         for observer in self._observers:
             observer.checked(check, seconds, build_envelope)
 
-    def feedback_taken(self, lesson: Lesson, source: str) -> None:
+    def feedback_taken(self, lesson: FeedbackResult, source: str) -> None:
         """Pass the report on."""
         for observer in self._observers:
             observer.feedback_taken(lesson, source)

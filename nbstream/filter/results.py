@@ -27,7 +27,7 @@ CANARY_REASON = "canary of nbstream doctor"
 _NO_CLUES = PackedClues(b"", 0, 1, 4)
 
 
-class LessonOutcome(StrEnum):
+class FeedbackOutcome(StrEnum):
     """What became of one piece of feedback."""
 
     LEARNED = "learned"
@@ -179,7 +179,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
+class FeedbackResult:
     """The result of one piece of feedback.
 
     ``before`` is the check of the message before the lesson, and ``after`` is its check after the lesson. The
@@ -190,7 +190,7 @@ class Lesson:
     learned or taken back, empty for none; ``former_class_name`` is what the message was before.
     """
 
-    outcome: LessonOutcome
+    outcome: FeedbackOutcome
     label: str | None
     before: Check
     after: Check

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.filter import LessonOutcome
+from nbstream.filter import FeedbackOutcome
 from nbstream.page.rendering import format_probability
 
 if TYPE_CHECKING:
-    from nbstream.filter import Check, Lesson
+    from nbstream.filter import Check, FeedbackResult
 
 _OUTCOMES = {
-    LessonOutcome.LEARNED: "The message was learned as {label}.",
-    LessonOutcome.RELEARNED: "The message was relearned as {label}: it was {former} before.",
-    LessonOutcome.INSISTED: "You insisted on {label}: the message has more weight now.",
-    LessonOutcome.ALREADY: "Nothing was learned: the message is learned as {label} already.",
-    LessonOutcome.UNLEARNED: "The lesson was taken back: the message was learned as {label}.",
-    LessonOutcome.UNKNOWN: (
+    FeedbackOutcome.LEARNED: "The message was learned as {label}.",
+    FeedbackOutcome.RELEARNED: "The message was relearned as {label}: it was {former} before.",
+    FeedbackOutcome.INSISTED: "You insisted on {label}: the message has more weight now.",
+    FeedbackOutcome.ALREADY: "Nothing was learned: the message is learned as {label} already.",
+    FeedbackOutcome.UNLEARNED: "The lesson was taken back: the message was learned as {label}.",
+    FeedbackOutcome.UNKNOWN: (
         "Nothing was taken back: the message is not learned, or its lesson is forgotten (model.ledger_days)."
     ),
 }
@@ -28,10 +28,10 @@ _HAS_MOST_WEIGHT = (
     "The verdict still contradicts the label {label}, and the message has the most weight that one message "
     "may have. Teach further messages like it."
 )
-_UNCHANGED = frozenset({LessonOutcome.ALREADY, LessonOutcome.UNKNOWN})
+_UNCHANGED = frozenset({FeedbackOutcome.ALREADY, FeedbackOutcome.UNKNOWN})
 
 
-def describe_lesson(lesson: Lesson) -> str:
+def describe_lesson(lesson: FeedbackResult) -> str:
     """Return what a lesson changed, and whether the verdict still contradicts it; the view shows why."""
     sentences = [_UNLEARNED_AUTOMATIC if lesson.was_automatic else _OUTCOMES[lesson.outcome]]
     if lesson.outcome not in _UNCHANGED:

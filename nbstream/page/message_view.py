@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError, StoreUnavailable
-from nbstream.filter import LessonOutcome
+from nbstream.filter import FeedbackOutcome
 from nbstream.listeners.http.responses import error_problem
 from nbstream.page.charts import log_odds, probability
 from nbstream.page.forms import read_selected_ids
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from nbstream.delivery.quarantine import QuarantineNote
     from nbstream.delivery.quarantine_text import ShownText
-    from nbstream.filter import LearnableMessage, Lesson
+    from nbstream.filter import FeedbackResult, LearnableMessage
     from nbstream.filter.filter import MessageRecord
     from nbstream.page.messages_view import FindRows
     from nbstream.page.quarantine_view import PageQuarantine, QuarantinedMail
@@ -220,7 +220,7 @@ class MessageView(View):
         message_id, action = _read_id(request), request.form_value("action")
         if action == "release":
             return Redirect(_path(message_id), await self._release(message_id, request))
-        lesson: Lesson | None
+        lesson: FeedbackResult | None
         if action in self._lessons():
             lesson = await self._learn(message_id, _label_of_action(action), request)
         elif action.startswith(_INSIST) and (label := action.removeprefix(_INSIST)) in self._lookups.class_names():
@@ -257,21 +257,21 @@ class MessageView(View):
                     break
         return Page("lesson_results.html", {"results": results, "rows": await self._lookups.rows(ids)})
 
-    async def _insist(self, message_id: str, label: str, request: PageRequest) -> Lesson | None:
+    async def _insist(self, message_id: str, label: str, request: PageRequest) -> FeedbackResult | None:
         """Insist on the label, unless the message was taught since the form was made: then return None.
 
         A form that is sent twice, to whichever worker, insists once: the second one finds another ledger entry.
         """
         version = request.form_value("version")
         lesson = await self._learn(message_id, label, request, version)
-        if lesson.outcome is LessonOutcome.INSISTED:
+        if lesson.outcome is FeedbackOutcome.INSISTED:
             return lesson
         entry = await self._lookups.ledger_entry(message_id)
         return lesson if entry and (entry.class_name, entry.version) == (label, version) else None
 
     async def _learn(
         self, message_id: str, label: str | None, request: PageRequest, insisted_version: str | None = None
-    ) -> Lesson:
+    ) -> FeedbackResult:
         """Learn the label, or insist on it where ``insisted_version`` names the ledger entry that has it."""
         handler = self._message_handler()
         message = await self._message_to_learn(message_id, handler)

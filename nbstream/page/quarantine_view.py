@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
     from nbstream.delivery.quarantine_text import ShownText
-    from nbstream.filter import Lesson
+    from nbstream.filter import FeedbackResult
     from nbstream.mail.message import Message
     from nbstream.page.messages_view import FindRows
     from nbstream.page.requests import Answer, PageRequest
@@ -335,9 +335,9 @@ class PageQuarantine:
         handler = self._message_handler()
         runtime = handler.runtime
 
-        lessons: list[Lesson] = []
+        lessons: list[FeedbackResult] = []
 
-        async def learn_ham(message: Message) -> Lesson:
+        async def learn_ham(message: Message) -> FeedbackResult:
             lessons.append(await handler.learn(message, "ham", actor, Insistence.NEVER))
             return lessons[-1]
 

@@ -39,7 +39,7 @@ class Insistence(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class LessonSource:
+class FeedbackSource:
     """The way by which a label came, and who gave it.
 
     ``source`` is the kind of listener or command, such as ``smtp``, ``http`` or ``cli``. ``actor`` is a client's

@@ -32,7 +32,7 @@ from nbstream.tokens import html
 from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
-    from nbstream.filter import Filter, LearnableMessage, Lesson
+    from nbstream.filter import FeedbackResult, Filter, LearnableMessage
     from nbstream.filter.metrics import FilterMetrics
     from nbstream.server.peers import Peer
     from nbstream.server.runtime import Runtime
@@ -237,7 +237,7 @@ class FeedbackMailbox:
         ``source`` is the name of the listener, ``actor`` the client or the user who teaches, and ``user`` the
         address whose own model learns it: the login, or the sender of the mail.
         """
-        lessons: list[Lesson] = []
+        lessons: list[FeedbackResult] = []
         feedback = FeedbackContent()
         try:
             feedback = await self._parse_feedback(content, label, user)

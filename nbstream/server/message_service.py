@@ -31,7 +31,7 @@ from nbstream.threads import in_thread_if_large
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from nbstream.filter import Check, Filter, LearnableMessage, Lesson
+    from nbstream.filter import Check, FeedbackResult, Filter, LearnableMessage
     from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.policy.sender_lists import SenderLookup
     from nbstream.server.metrics import DeliveryMetrics
@@ -248,11 +248,11 @@ class MessageHandler:
         insistence: Insistence = Insistence.AFTER_PAUSE,
         insisted_version: str | None = None,
         user: str = "",
-    ) -> Lesson:
+    ) -> FeedbackResult:
         """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.
 
         A client of a protocol that answers at once stands for a person, who may insist by saying it again later,
-        unless ``insistence`` says otherwise. ``insisted_version`` is that of ``LessonSource``. ``user`` is the
+        unless ``insistence`` says otherwise. ``insisted_version`` is that of ``FeedbackSource``. ``user`` is the
         address of who teaches, whose own model learns it; without one the common model does.
 
         Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
@@ -273,7 +273,7 @@ class MessageHandler:
         insistence: Insistence = Insistence.NEVER,
         insisted_version: str | None = None,
         user: str = "",
-    ) -> Lesson:
+    ) -> FeedbackResult:
         """Do what ``learn`` does, and log the lesson, but no failure.
 
         What may be tried again must not insist, unless ``insistence`` says so.

@@ -19,7 +19,7 @@ from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 
 if TYPE_CHECKING:
     from nbstream.delivery.quarantine import QuarantineUsage
-    from nbstream.filter import Check, Lesson
+    from nbstream.filter import Check, FeedbackResult
     from nbstream.filter.metrics import FilterMetrics
     from nbstream.metrics import MetricsRegistry
     from nbstream.policy.sender_lists import ListDecision
@@ -222,7 +222,7 @@ class DeliveryMetrics:
         self._quarantine_full.inc()
 
 
-def log_lesson(lesson: Lesson, source: str, actor: str) -> None:
+def log_lesson(lesson: FeedbackResult, source: str, actor: str) -> None:
     """Log one lesson of ``actor``, which came through the listener or command ``source``."""
     _log.info(
         "feedback",

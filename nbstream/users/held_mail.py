@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
-    from nbstream.filter import LearnableMessage, Lesson
+    from nbstream.filter import FeedbackResult, LearnableMessage
     from nbstream.mail.message import Message
     from nbstream.server.runtime import Runtime
 
@@ -110,7 +110,7 @@ class HeldMail:
         """
         runtime = self.runtime()
 
-        async def learn_ham(message: Message) -> Lesson:
+        async def learn_ham(message: Message) -> FeedbackResult:
             return await self.teacher.learn(address, message, "ham")
 
         releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, self.next_hop)
@@ -211,7 +211,7 @@ class UserTeacher:
 
     async def learn(
         self, address: str, message: LearnableMessage, label: str, insistence: Insistence = Insistence.NEVER
-    ) -> Lesson:
+    ) -> FeedbackResult:
         """Learn, from the user with this address, that the message is ``label``.
 
         A repeat changes nothing, unless ``insistence`` lets the user insist. Raises ``StoreUnavailable`` or

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict  # not that of typing: pydantic refuses it before Python 3.12
 
-from nbstream.filter.results import LessonOutcome
+from nbstream.filter.results import FeedbackOutcome
 from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
 from nbstream.policy.verdict import Verdict
 from nbstream.tokens.token_groups import GroupName
@@ -165,7 +165,7 @@ class Lesson(TypedDict):
     """The result of feedback."""
 
     id: MessageId
-    outcome: Annotated[str, Keywords("What the feedback did.", enum=[str(outcome) for outcome in LessonOutcome])]
+    outcome: Annotated[str, Keywords("What the feedback did.", enum=[str(outcome) for outcome in FeedbackOutcome])]
     label: Annotated[Label | None, Keywords("The label that was learned or taken back; `null` if there was none.")]
     before: Annotated[Opinion, Keywords("The verdict before the feedback.")]
     after: Annotated[Opinion, Keywords("The verdict after the feedback.")]

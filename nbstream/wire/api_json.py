@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.bayes.kinds import KindScores
     from nbstream.filter.filter import MessageRecord
-    from nbstream.filter.results import Check, Lesson
+    from nbstream.filter.results import Check, FeedbackResult
     from nbstream.policy.explanation import Explanation
     from nbstream.policy.sender_lists import ListDecision
     from nbstream.policy.verdict import ModelState, Thresholds
@@ -107,7 +107,7 @@ def kind_to_json(scores: KindScores | None) -> answers.WithKind:
     return {"kind": {"name": scores.kind, "kinds": kinds, "missing": dict(scores.missing)}}
 
 
-def lesson_to_json(lesson: Lesson) -> answers.Lesson:
+def lesson_to_json(lesson: FeedbackResult) -> answers.Lesson:
     """Return the answer to feedback: what it did, and the verdict on the message before and after."""
     return {
         "id": lesson.after.id,

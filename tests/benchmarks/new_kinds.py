@@ -35,7 +35,7 @@ from nbstream.engine.choice import choose_engine
 from nbstream.evaluation.streams import read_index
 from nbstream.filter import Filter, LabelledMessage, TokenizedMessage
 from nbstream.mail.addresses import read_from
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.policy.verdict import decide_verdict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens.tokenizer import Tokenizer, text_kind
@@ -339,7 +339,7 @@ async def _learn(spam_filter: Filter, mails: Corpus) -> None:
         for mail in mails:
             yield LabelledMessage(_tokenize(mail.path), mail.label)
 
-    await spam_filter.learn_many(lessons(), LessonSource("benchmark"), lambda _: None)
+    await spam_filter.learn_many(lessons(), FeedbackSource("benchmark"), lambda _: None)
 
 
 async def _called_spam(spam_filter: Filter, mails: Corpus) -> tuple[list[bool], list[bool]]:

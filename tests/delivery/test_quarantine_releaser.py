@@ -11,7 +11,7 @@ from nbstream.delivery.next_hop import NextHop
 from nbstream.delivery.quarantine_release import QuarantineReleaser
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.errors import RelayRefused, ReleaseInDoubt, StoreUnavailable
-from nbstream.filter import Check, Lesson, LessonOutcome
+from nbstream.filter import Check, FeedbackOutcome, FeedbackResult
 from nbstream.mail.message import Message
 from nbstream.policy.header import HeaderPolicy, MessageReader
 from nbstream.policy.settings import HeadersSettings
@@ -52,13 +52,13 @@ class Teacher:
         self.taught: list[str] = []
         self._error = error
 
-    async def learn_ham(self, message: Message) -> Lesson:
+    async def learn_ham(self, message: Message) -> FeedbackResult:
         if self._error:
             raise self._error
         (subject,) = (field.text for field in message.fields if field.name == "subject")
         self.taught.append(subject)
-        outcome = LessonOutcome.ALREADY if self.taught[1:] else LessonOutcome.LEARNED
-        return Lesson(outcome, "ham", BEFORE, AFTER)
+        outcome = FeedbackOutcome.ALREADY if self.taught[1:] else FeedbackOutcome.LEARNED
+        return FeedbackResult(outcome, "ham", BEFORE, AFTER)
 
 
 def releaser(teacher: Teacher, next_hop: NextHop) -> QuarantineReleaser:
@@ -77,7 +77,7 @@ async def test_a_message_is_taught_and_goes_on_as_what_a_person_called_it(
     lesson = await releaser(teacher, relay_to(server)).release(message)
 
     await server.played()
-    assert (lesson.outcome, teacher.taught) == (LessonOutcome.LEARNED, ["x"])
+    assert (lesson.outcome, teacher.taught) == (FeedbackOutcome.LEARNED, ["x"])
     assert folder.messages() == []
 
 

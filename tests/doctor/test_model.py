@@ -17,7 +17,7 @@ from nbstream.doctor.model import examine_model
 from nbstream.findings import Finding
 from nbstream.listeners.stream import STREAM
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.store.model.keys import ModelKeys
 from tests.conftest import RedisServer
 from tests.doctor.sites import NO_DAEMON, make_site, the, wrong
@@ -44,7 +44,9 @@ class TaughtSite:
                 yield Message.parse(f"Subject: {label} {number}\n\n{text or label} word{number}\n".encode())
 
         async with open_one_shot_filter(self.site(settings).settings, sign=True) as (spam_filter, _):
-            await spam_filter.learn_many(labelled(messages(), label), LessonSource("learn", "ann"), lambda _: None)
+            await spam_filter.learn_many(
+                labelled(messages(), label), FeedbackSource("learn", "ann"), lambda _: None
+            )
 
     async def findings(self, settings: str = "", needed: int = 1) -> list[Finding]:
         return list(await examine_model(self.site(settings, needed)))

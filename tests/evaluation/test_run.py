@@ -23,7 +23,7 @@ from nbstream.evaluation.run import (
     read_verdict,
 )
 from nbstream.evaluation.streams import LabelledContent
-from nbstream.filter import Check, KeptMailLearner, Lesson, LessonOutcome
+from nbstream.filter import Check, FeedbackOutcome, FeedbackResult, KeptMailLearner
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.memory_model import MemoryModel
@@ -119,18 +119,18 @@ def checked(probability: float) -> Check:
 @pytest.mark.parametrize(
     ("outcome", "after", "contradictions", "believed_percent"),
     [
-        (LessonOutcome.LEARNED, 0.49, 1, 100.0),
-        (LessonOutcome.LEARNED, 0.5, 1, 0.0),
-        (LessonOutcome.RELEARNED, 0.49, 1, 100.0),
-        (LessonOutcome.ALREADY, 0.995, 0, None),
+        (FeedbackOutcome.LEARNED, 0.49, 1, 100.0),
+        (FeedbackOutcome.LEARNED, 0.5, 1, 0.0),
+        (FeedbackOutcome.RELEARNED, 0.49, 1, 100.0),
+        (FeedbackOutcome.ALREADY, 0.995, 0, None),
     ],
 )
 def test_a_contradiction_is_believed_if_the_message_is_on_the_side_of_its_label_after_it(
-    outcome: LessonOutcome, after: float, contradictions: int, believed_percent: float | None
+    outcome: FeedbackOutcome, after: float, contradictions: int, believed_percent: float | None
 ) -> None:
     counts, before = LabelCounts(), checked(0.995)
 
-    lesson = Lesson(outcome, "ham", before, checked(after))
+    lesson = FeedbackResult(outcome, "ham", before, checked(after))
 
     counts.add(LabelledCheck(Message.from_text("x"), "ham", before), lesson, checked(0.4))
 

@@ -13,7 +13,7 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Check, Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.autolearn import LIMIT_CLUE, MAX_SHIFT, SPAM_MARGIN, is_settled
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
@@ -144,7 +144,7 @@ async def test_a_lesson_of_many_at_once_is_weighed_as_a_single_one_is(site: Site
         yield Message.parse(SPAM_TO_WATCH)
 
     await site.both.learn(Message.parse(SPAM_TO_WATCH), "spam", "test")
-    await other.both.learn_many(labelled(messages(), "spam"), LessonSource("test"), lambda _: None)
+    await other.both.learn_many(labelled(messages(), "spam"), FeedbackSource("test"), lambda _: None)
 
     key = Message.parse(SPAM_TO_WATCH).key
     single, bulk = await site.model.entry(key), await other.model.entry(key)

@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import (
+    FeedbackOutcome,
     Filter,
-    LessonOutcome,
 )
 from nbstream.filter.autolearner import MAX_QUEUED
 from nbstream.mail.message import Message
@@ -153,7 +153,7 @@ async def test_a_persons_label_replaces_what_was_autolearned(client: Redis, labe
     assert await stored(site.model, automatic=True) == EMPTY
     entry = await site.model.entry(message.key)
     assert (entry.label if entry else None) == label
-    assert lesson.outcome == (LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED)
+    assert lesson.outcome == (FeedbackOutcome.LEARNED if label else FeedbackOutcome.UNLEARNED)
     assert lesson.label == (label or "spam")
     assert lesson.before.probability <= certain  # what was autolearned is taken back before this check
     if label is None:

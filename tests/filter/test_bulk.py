@@ -14,10 +14,10 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.filter import Filter, LabelledMessage, Lesson, LessonOutcome
+from nbstream.filter import FeedbackOutcome, FeedbackResult, Filter, LabelledMessage
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.commit import CommitResult
@@ -32,9 +32,9 @@ from tests.store.algebra import live_entries, prequential_scores, prequential_sc
 from tests.store.proxy import Fate, Proxy
 from tests.waiting import DEADLINE_SECONDS
 
-SOURCE = LessonSource("test", "nobody")
+SOURCE = FeedbackSource("test", "nobody")
 
-Result: TypeAlias = "Lesson | StoreIncompatible"
+Result: TypeAlias = "FeedbackResult | StoreIncompatible"
 Answer: TypeAlias = "bytes | LedgerConflict | StoreUnavailable | StoreIncompatible"
 
 
@@ -50,16 +50,16 @@ async def stream_of(messages: Iterable[Message]) -> AsyncIterator[Message]:
         yield message
 
 
-async def teach(spam_filter: Filter, messages: Iterable[Message], label: str | None) -> list[Lesson]:
+async def teach(spam_filter: Filter, messages: Iterable[Message], label: str | None) -> list[FeedbackResult]:
     results: list[Result] = []
     await spam_filter.learn_many(labelled(stream_of(messages), label), SOURCE, results.append)
-    lessons = [lesson for lesson in results if isinstance(lesson, Lesson)]
+    lessons = [lesson for lesson in results if isinstance(lesson, FeedbackResult)]
     assert len(lessons) == len(results)
     return lessons
 
 
-def outcomes(results: Iterable[Result]) -> Counter[LessonOutcome]:
-    return Counter(lesson.outcome for lesson in results if isinstance(lesson, Lesson))
+def outcomes(results: Iterable[Result]) -> Counter[FeedbackOutcome]:
+    return Counter(lesson.outcome for lesson in results if isinstance(lesson, FeedbackResult))
 
 
 def messages_by_label(count: int) -> dict[str, list[Message]]:
@@ -159,7 +159,7 @@ async def test_what_others_teach_between_two_batches_is_in_the_checks_of_the_sec
     await teach(one, of_others, "ham")
     single = [await one.learn(message, "spam", "test") for message in messages[12:]]
 
-    assert [lesson.after for lesson in in_bulk[12:] if isinstance(lesson, Lesson)] == [
+    assert [lesson.after for lesson in in_bulk[12:] if isinstance(lesson, FeedbackResult)] == [
         lesson.after for lesson in single
     ]
     assert await stored(model) == await summed(model)
@@ -184,7 +184,9 @@ async def test_messages_of_all_classes_are_learned_in_one_batch_as_if_one_after_
         for message, label in twice
     ]
 
-    assert [lesson.after for lesson in in_bulk if isinstance(lesson, Lesson)] == [one.after for one in single]
+    assert [lesson.after for lesson in in_bulk if isinstance(lesson, FeedbackResult)] == [
+        one.after for one in single
+    ]
     assert stored_in_bulk == await stored(model)
     labels = {key: (entry.label, entry.weight) for key, entry in (await live_entries(model)).items()}
     assert {key: (entry.label, entry.weight) for key, entry in entries.items()} == labels
@@ -211,14 +213,14 @@ async def test_many_messages_are_relearned_and_unlearned_and_nothing_is_left(cli
     await teach(spam_filter, messages[:70], "spam")
 
     assert outcomes(await teach(spam_filter, messages, "ham")) == {
-        LessonOutcome.RELEARNED: 70,
-        LessonOutcome.LEARNED: 30,
+        FeedbackOutcome.RELEARNED: 70,
+        FeedbackOutcome.LEARNED: 30,
     }
     assert await stored(model) == await summed(model)
     assert await prequential_scores(model) == await prequential_scores_of_entries(model)
-    assert outcomes(await teach(spam_filter, messages, "ham")) == {LessonOutcome.ALREADY: 100}
-    assert outcomes(await teach(spam_filter, messages, None)) == {LessonOutcome.UNLEARNED: 100}
-    assert outcomes(await teach(spam_filter, messages, None)) == {LessonOutcome.UNKNOWN: 100}
+    assert outcomes(await teach(spam_filter, messages, "ham")) == {FeedbackOutcome.ALREADY: 100}
+    assert outcomes(await teach(spam_filter, messages, None)) == {FeedbackOutcome.UNLEARNED: 100}
+    assert outcomes(await teach(spam_filter, messages, None)) == {FeedbackOutcome.UNKNOWN: 100}
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
@@ -241,9 +243,9 @@ async def test_a_message_that_another_process_changed_meanwhile_is_taught_again(
     lessons = await teach(spam_filter, messages, "spam")
 
     assert [lesson.outcome for lesson in lessons[:5]] == [
-        *[LessonOutcome.LEARNED] * 3,
-        LessonOutcome.RELEARNED,
-        LessonOutcome.LEARNED,
+        *[FeedbackOutcome.LEARNED] * 3,
+        FeedbackOutcome.RELEARNED,
+        FeedbackOutcome.LEARNED,
     ]
     assert (await model.totals()).messages == (0, len(messages))
     assert await stored(model) == await summed(model)
@@ -278,7 +280,7 @@ async def test_where_redis_fails_between_two_classes_nothing_is_lost_or_doubled(
 
     with pytest.raises(StoreUnavailable):
         await with_parts(spam_filter, model=model).learn_many(labelled_messages(), SOURCE, lessons.append)
-    reported = [lesson.after.id for lesson in lessons if isinstance(lesson, Lesson)]
+    reported = [lesson.after.id for lesson in lessons if isinstance(lesson, FeedbackResult)]
     assert reported == [message.key for message, _ in both[: len(reported)]]
     assert await stored(model) == await summed(model)
     assert 0 < sum((await model.totals()).messages) <= len(both)
@@ -328,11 +330,11 @@ async def test_parts_that_are_on_their_way_together_are_reported_in_order_up_to_
         with pytest.raises(StoreUnavailable, match="lost"):
             await learning
         assert not results
-        learned = Counter({LessonOutcome.LEARNED: 4, LessonOutcome.ALREADY: 8})
+        learned = Counter({FeedbackOutcome.LEARNED: 4, FeedbackOutcome.ALREADY: 8})
         assert outcomes(await teach(make_filter(client), messages, "spam")) == learned
     else:
         await learning
-        keys = [lesson.after.id for lesson in results if isinstance(lesson, Lesson)]
+        keys = [lesson.after.id for lesson in results if isinstance(lesson, FeedbackResult)]
         assert keys == [message.key for message in messages]
     assert await stored(model) == await summed(model)
 
@@ -352,7 +354,9 @@ async def test_two_who_learn_the_same_messages_in_other_classes_at_once_leave_wh
         return results
 
     for results in await asyncio.gather(learn(is_swapped=False), learn(is_swapped=True)):
-        assert [one.after.id for one in results if isinstance(one, Lesson)] == [message.key for message, _ in both]
+        assert [one.after.id for one in results if isinstance(one, FeedbackResult)] == [
+            message.key for message, _ in both
+        ]
 
     assert await stored(model) == await summed(model)
     assert sum((await model.totals()).messages) == len(both)
@@ -383,8 +387,10 @@ async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
         == str(single_results[0])
         == f"{messages[3].key}: a ledger entry cannot be read: another program wrote it"
     )
-    done = LessonOutcome.RELEARNED if label else LessonOutcome.UNLEARNED
-    assert [lesson.outcome for lesson in results if isinstance(lesson, Lesson)] == [done] * (len(messages) - 1)
+    done = FeedbackOutcome.RELEARNED if label else FeedbackOutcome.UNLEARNED
+    assert [lesson.outcome for lesson in results if isinstance(lesson, FeedbackResult)] == [done] * (
+        len(messages) - 1
+    )
 
 
 async def test_a_server_that_has_forgotten_the_script_gets_it_again(client: Redis) -> None:
@@ -440,12 +446,14 @@ async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(clie
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert set(await live_entries(model)) == {lesson.after.id for lesson in lessons if isinstance(lesson, Lesson)}
+    assert set(await live_entries(model)) == {
+        lesson.after.id for lesson in lessons if isinstance(lesson, FeedbackResult)
+    }
     assert GROUP_SIZE <= len(lessons) <= 2 * GROUP_SIZE  # one batch may be taught while the next one is read
     assert await stored(model) == await summed(model)
     assert outcomes(await teach(spam_filter, messages, "spam")) == {
-        LessonOutcome.ALREADY: len(lessons),
-        LessonOutcome.LEARNED: len(messages) - len(lessons),
+        FeedbackOutcome.ALREADY: len(lessons),
+        FeedbackOutcome.LEARNED: len(messages) - len(lessons),
     }
 
 
@@ -496,6 +504,6 @@ async def test_what_was_autolearned_of_many_messages_is_taken_back(
 
     assert await stored(site.model, automatic=True) == EMPTY
     assert {lesson.outcome for lesson in lessons[:5]} == {
-        LessonOutcome.LEARNED if label else LessonOutcome.UNLEARNED
+        FeedbackOutcome.LEARNED if label else FeedbackOutcome.UNLEARNED
     }
     assert await stored(site.model) == await summed(site.model)

@@ -22,14 +22,14 @@ from nbstream.filter import (
     CheckQueue,
     CheckSeconds,
     CompositeObserver,
+    FeedbackOutcome,
+    FeedbackResult,
     FilterObserver,
-    Lesson,
-    LessonOutcome,
     RememberingObserver,
 )
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import BuildEnvelope
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.settings import ActionsSettings
@@ -54,12 +54,12 @@ class Recorder(FilterObserver):
 
     def __init__(self) -> None:
         self.checks: list[tuple[Check, CheckSeconds]] = []
-        self.lessons: list[tuple[Lesson, str]] = []
+        self.lessons: list[tuple[FeedbackResult, str]] = []
 
     def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         self.checks.append((check, seconds))
 
-    def feedback_taken(self, lesson: Lesson, source: str) -> None:
+    def feedback_taken(self, lesson: FeedbackResult, source: str) -> None:
         self.lessons.append((lesson, source))
 
 
@@ -75,9 +75,9 @@ async def test_feedback_says_what_it_did(client: Redis) -> None:
     ]
 
     assert outcomes == [
-        *[LessonOutcome.LEARNED, LessonOutcome.ALREADY, LessonOutcome.RELEARNED],
-        LessonOutcome.UNLEARNED,
-        LessonOutcome.UNKNOWN,
+        *[FeedbackOutcome.LEARNED, FeedbackOutcome.ALREADY, FeedbackOutcome.RELEARNED],
+        FeedbackOutcome.UNLEARNED,
+        FeedbackOutcome.UNKNOWN,
     ]
     model = Model(client, "test", 3600)
     assert not await client.exists(
@@ -163,7 +163,7 @@ async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
     assert check.id == PRIZE.key
     assert set(seconds.by_stage()) == {"wait", "tokenize", "score"}
     assert min(seconds.by_stage().values()) >= 0
-    assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(LessonOutcome.LEARNED, "smtp")]
+    assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(FeedbackOutcome.LEARNED, "smtp")]
 
 
 async def test_a_check_in_the_queue_waits_while_those_before_it_are_tokenized(client: Redis) -> None:
@@ -203,7 +203,7 @@ async def test_a_large_message_is_tokenized_in_a_thread(client: Redis, verb: str
     elif verb == "learn":
         await spam_filter.learn(large, "spam", "test")
     else:
-        await spam_filter.learn_many(labelled(once(), "spam"), LessonSource("test", "nobody"), lambda _: None)
+        await spam_filter.learn_many(labelled(once(), "spam"), FeedbackSource("test", "nobody"), lambda _: None)
 
     assert large.key_thread not in {None, threading.main_thread()}
 
@@ -211,14 +211,14 @@ async def test_a_large_message_is_tokenized_in_a_thread(client: Redis, verb: str
 @pytest.mark.parametrize(
     ("former", "label", "done", "repeated"),
     [
-        (None, "spam", LessonOutcome.LEARNED, LessonOutcome.ALREADY),
-        ("ham", "spam", LessonOutcome.RELEARNED, LessonOutcome.ALREADY),
-        ("spam", None, LessonOutcome.UNLEARNED, LessonOutcome.UNKNOWN),
+        (None, "spam", FeedbackOutcome.LEARNED, FeedbackOutcome.ALREADY),
+        ("ham", "spam", FeedbackOutcome.RELEARNED, FeedbackOutcome.ALREADY),
+        ("spam", None, FeedbackOutcome.UNLEARNED, FeedbackOutcome.UNKNOWN),
     ],
     ids=["learn", "relearn", "unlearn"],
 )
 async def test_of_many_who_say_the_same_at_once_one_has_done_it(
-    client: Redis, former: str | None, label: str | None, done: LessonOutcome, repeated: LessonOutcome
+    client: Redis, former: str | None, label: str | None, done: FeedbackOutcome, repeated: FeedbackOutcome
 ) -> None:
     together, single = Together(8), make_filter(client)
     filters = [with_parts(single, model=together.model(single.parts.model)) for _ in range(8)]
@@ -311,7 +311,7 @@ async def test_a_remembered_message_teaches_what_the_message_teaches_and_is_take
     assert await stored(client) == after
     checked = await spam_filter.recall(PRIZE.key)
     assert checked is not None
-    assert (await spam_filter.unlearn(checked, "test")).outcome == LessonOutcome.UNLEARNED
+    assert (await spam_filter.unlearn(checked, "test")).outcome == FeedbackOutcome.UNLEARNED
     assert await stored(client) == before
 
 
@@ -341,7 +341,7 @@ async def test_each_write_of_a_contested_entry_has_a_version_of_its_own(
         await lossy.aclose()
 
     entry = await model.entry(PRIZE.key)
-    assert lesson.outcome == LessonOutcome.RELEARNED
+    assert lesson.outcome == FeedbackOutcome.RELEARNED
     assert entry is not None
     assert entry.version not in versions
     assert (await model.totals()).messages == (0, 1)

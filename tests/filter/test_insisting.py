@@ -18,8 +18,8 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
-from nbstream.filter import Contradiction, Filter, FilterParts, FilterPolicy, Lesson, LessonOutcome
-from nbstream.policy.lesson_source import INSIST_PAUSE_SECONDS, Insistence, LessonSource
+from nbstream.filter import Contradiction, FeedbackOutcome, FeedbackResult, Filter, FilterParts, FilterPolicy
+from nbstream.policy.lesson_source import INSIST_PAUSE_SECONDS, FeedbackSource, Insistence
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry
@@ -60,7 +60,7 @@ class Site:
 
     async def say(
         self, label: str = "ham", source: str = "smtp", actor: str = "ann", insistence: Insistence = BY_HAND
-    ) -> Lesson:
+    ) -> FeedbackResult:
         return await self.filter.learn(DISPUTED, label, source, actor, insistence)
 
     async def entry(self) -> LedgerEntry:
@@ -91,7 +91,7 @@ async def test_the_same_label_again_gives_more_weight_and_the_message_counts_onc
     lesson = await site.say()
 
     entry = await site.entry()
-    assert (lesson.outcome, lesson.label) == (LessonOutcome.INSISTED, "ham")
+    assert (lesson.outcome, lesson.label) == (FeedbackOutcome.INSISTED, "ham")
     assert lesson.after.probability < lesson.before.probability
     assert await site.filter.check(DISPUTED) == lesson.after
     assert first.weight < entry.weight <= MAX_ENTRY_WEIGHT
@@ -106,7 +106,7 @@ async def test_the_smallest_weight_that_is_enough_is_taken(site: Site) -> None:
 
         lesson = await site.filter.with_policy(policy).learn(DISPUTED, "ham", "smtp", "ann", BY_HAND)
 
-        assert lesson.outcome is LessonOutcome.INSISTED
+        assert lesson.outcome is FeedbackOutcome.INSISTED
         assert lesson.contradiction is None
         weights.append((await site.entry()).weight)
         site.clock.now += INSIST_PAUSE_SECONDS
@@ -117,18 +117,18 @@ async def test_the_smallest_weight_that_is_enough_is_taken(site: Site) -> None:
 async def test_who_insists_on_what_was_seen_leaves_alone_what_came_since(site: Site) -> None:
     check, seen = await site.filter.check(DISPUTED), (await site.entry()).version
 
-    async def insist(share: float, version: str | None) -> LessonOutcome:
+    async def insist(share: float, version: str | None) -> FeedbackOutcome:
         policy = FilterPolicy(ThresholdPolicy(unsure=share * check.probability), {"spam": 1, "ham": 1})
         spam_filter = site.filter.with_policy(policy)
         return (
             await spam_filter.learn(DISPUTED, "ham", "page", "ann", Insistence.AT_ONCE, insisted_version=version)
         ).outcome
 
-    assert await insist(0.99, seen) is LessonOutcome.INSISTED
+    assert await insist(0.99, seen) is FeedbackOutcome.INSISTED
     entry = await site.entry()
-    assert await insist(0.5, seen) is LessonOutcome.ALREADY
+    assert await insist(0.5, seen) is FeedbackOutcome.ALREADY
     assert await site.entry() == entry
-    assert await insist(0.5, entry.version) is LessonOutcome.INSISTED
+    assert await insist(0.5, entry.version) is FeedbackOutcome.INSISTED
 
 
 @pytest.mark.parametrize("label", ["spam", None])
@@ -144,7 +144,7 @@ async def test_who_insists_on_what_was_seen_teaches_nothing_where_it_is_gone(
 
     lesson = await site.filter.learn(DISPUTED, "ham", "page", "ann", Insistence.AT_ONCE, insisted_version=seen)
 
-    assert lesson.outcome is (LessonOutcome.ALREADY if label else LessonOutcome.UNKNOWN)
+    assert lesson.outcome is (FeedbackOutcome.ALREADY if label else FeedbackOutcome.UNKNOWN)
     assert await stored(site.model) == before
 
 
@@ -156,7 +156,7 @@ async def test_the_bound_holds_however_often_it_is_said(site: Site) -> None:
         outcomes.append(lesson.outcome)
         site.clock.now += 2 * INSIST_PAUSE_SECONDS
 
-    assert outcomes == [LessonOutcome.INSISTED, LessonOutcome.ALREADY, LessonOutcome.ALREADY]
+    assert outcomes == [FeedbackOutcome.INSISTED, FeedbackOutcome.ALREADY, FeedbackOutcome.ALREADY]
     assert (await site.entry()).weight == MAX_ENTRY_WEIGHT
     assert lesson.contradiction == Contradiction(has_most_weight=True, wait_seconds=0.0)
 
@@ -171,20 +171,20 @@ async def test_a_repeat_within_ten_minutes_is_a_retry_and_changes_nothing(site: 
 
     lesson = await site.say()
 
-    assert lesson.outcome is LessonOutcome.ALREADY
+    assert lesson.outcome is FeedbackOutcome.ALREADY
     assert lesson.contradiction == Contradiction(has_most_weight=False, wait_seconds=1.0)
     assert await stored(site.model) == before
     site.clock.now += 1
-    assert (await site.say()).outcome is LessonOutcome.INSISTED
+    assert (await site.say()).outcome is FeedbackOutcome.INSISTED
 
 
 async def test_many_messages_are_insisted_on_where_the_source_says_so(site: Site) -> None:
     results: list[Any] = []
-    source = LessonSource("cli", "user ann", Insistence.AT_ONCE)
+    source = FeedbackSource("cli", "user ann", Insistence.AT_ONCE)
 
     await site.filter.learn_many(labelled(messages([DISPUTED, SIMILAR[30]]), "ham"), source, results.append)
 
-    assert [result.outcome for result in results] == [LessonOutcome.INSISTED, LessonOutcome.LEARNED]
+    assert [result.outcome for result in results] == [FeedbackOutcome.INSISTED, FeedbackOutcome.LEARNED]
 
 
 async def messages(batch: Sequence[Any]) -> AsyncIterator[Any]:
@@ -201,8 +201,8 @@ async def test_while_the_verdict_agrees_or_the_model_learns_nothing_is_insisted_
     young = await learning.learn(DISPUTED, "ham", "smtp", "ann", BY_HAND)
     agreed = await site.filter.learn(SIMILAR[0], "spam", "http", "bob", BY_HAND)
 
-    assert (young.outcome, young.contradiction) == (LessonOutcome.ALREADY, None)
-    assert (agreed.outcome, agreed.contradiction) == (LessonOutcome.ALREADY, None)
+    assert (young.outcome, young.contradiction) == (FeedbackOutcome.ALREADY, None)
+    assert (agreed.outcome, agreed.contradiction) == (FeedbackOutcome.ALREADY, None)
 
 
 async def test_two_who_insist_at_once_make_one_step(
@@ -238,9 +238,11 @@ async def test_two_who_insist_at_once_make_one_step(
         assert [record.description for record in records] == ["insisted on ham", "learned ham"]
 
 
-@pytest.mark.parametrize(("label", "outcome"), [("spam", LessonOutcome.RELEARNED), (None, LessonOutcome.LEARNED)])
+@pytest.mark.parametrize(
+    ("label", "outcome"), [("spam", FeedbackOutcome.RELEARNED), (None, FeedbackOutcome.LEARNED)]
+)
 async def test_who_insists_while_another_changes_the_message_has_the_last_word(
-    client: Redis, shared_redis: RedisServer, tmp_path: Path, label: str | None, outcome: LessonOutcome
+    client: Redis, shared_redis: RedisServer, tmp_path: Path, label: str | None, outcome: FeedbackOutcome
 ) -> None:
     async with disputed_site(client) as site:
         writes = 0

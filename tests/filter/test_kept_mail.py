@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter import Filter, KeptMailLearner, KeptMailWalk, LessonOutcome
+from nbstream.filter import FeedbackOutcome, Filter, KeptMailLearner, KeptMailWalk
 from nbstream.mail.message import Message
 from nbstream.own_models.store import OwnModelKeys
 from nbstream.policy.verdict import Verdict
@@ -118,7 +118,7 @@ async def test_a_persons_label_takes_back_what_was_learned_of_kept_mail(client: 
 
     lesson = await kept.site.filter.learn(Message.parse(raw), label, "test")
 
-    assert lesson.outcome is LessonOutcome.LEARNED
+    assert lesson.outcome is FeedbackOutcome.LEARNED
     assert await stored(kept.site.model, automatic=True) == EMPTY
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter import Filter, LessonOutcome
+from nbstream.filter import FeedbackOutcome, Filter
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.history import HistorySelection
@@ -56,7 +56,7 @@ async def stream_of(messages: Sequence[Message]) -> AsyncIterator[Message]:
 
 
 async def teach_in_bulk(spam_filter: Filter, messages: Sequence[Message], name: str | None) -> None:
-    await spam_filter.learn_many(labelled(stream_of(messages), name), LessonSource("test", ""), lambda _: None)
+    await spam_filter.learn_many(labelled(stream_of(messages), name), FeedbackSource("test", ""), lambda _: None)
 
 
 async def teach_by_number(spam_filter: Filter) -> None:
@@ -175,12 +175,12 @@ async def test_a_lesson_names_the_kind_and_what_it_was_before(client: Redis) -> 
     ]
 
     assert [(lesson.outcome, lesson.class_name, lesson.label) for lesson in outcomes] == [
-        (LessonOutcome.LEARNED, "newsletter", "ham"),
-        (LessonOutcome.ALREADY, "newsletter", "ham"),
-        (LessonOutcome.RELEARNED, "ham", "ham"),
-        (LessonOutcome.RELEARNED, "spam", "spam"),
-        (LessonOutcome.RELEARNED, "newsletter", "ham"),
-        (LessonOutcome.UNLEARNED, "newsletter", "ham"),
+        (FeedbackOutcome.LEARNED, "newsletter", "ham"),
+        (FeedbackOutcome.ALREADY, "newsletter", "ham"),
+        (FeedbackOutcome.RELEARNED, "ham", "ham"),
+        (FeedbackOutcome.RELEARNED, "spam", "spam"),
+        (FeedbackOutcome.RELEARNED, "newsletter", "ham"),
+        (FeedbackOutcome.UNLEARNED, "newsletter", "ham"),
     ]
     assert [lesson.former_class_name for lesson in outcomes[2:5]] == ["newsletter", "ham", "spam"]
     records = [record async for record in Model(client, "test", 3600).history.records()]

@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import CountsFull, StoreRefuses, StoreUnavailable
-from nbstream.filter import Filter, Lesson, LessonOutcome
+from nbstream.filter import FeedbackOutcome, FeedbackResult, Filter
 from nbstream.filter.lesson_plan import Feedback, LessonPlanner
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -29,7 +29,7 @@ from tests.waiting import DEADLINE_SECONDS
 
 LETTERS = [(label, Message.parse(raw)) for label, raw in letters(100)]
 
-Result = Lesson | BaseException
+Result = FeedbackResult | BaseException
 
 
 async def learn_together(spam_filter: Filter, messages: Iterable[tuple[str, Message]]) -> list[Result]:
@@ -41,8 +41,8 @@ async def learn_together(spam_filter: Filter, messages: Iterable[tuple[str, Mess
         )
 
 
-def outcomes(results: Iterable[Result]) -> Counter[LessonOutcome | type[BaseException]]:
-    return Counter(result.outcome if isinstance(result, Lesson) else type(result) for result in results)
+def outcomes(results: Iterable[Result]) -> Counter[FeedbackOutcome | type[BaseException]]:
+    return Counter(result.outcome if isinstance(result, FeedbackResult) else type(result) for result in results)
 
 
 class HeldModel(Model):
@@ -68,7 +68,7 @@ class HeldModel(Model):
 @asynccontextmanager
 async def group_on_its_way(
     client: Redis, messages: Iterable[tuple[str, Message]]
-) -> AsyncIterator[tuple[Filter, HeldModel, list[asyncio.Task[Lesson]]]]:
+) -> AsyncIterator[tuple[Filter, HeldModel, list[asyncio.Task[FeedbackResult]]]]:
     """A filter whose lessons of ``messages`` are made in Redis, and whose answers wait."""
     model = HeldModel(client)
     spam_filter = with_parts(make_filter(client), model=model)
@@ -101,7 +101,7 @@ async def test_lessons_that_come_together_are_those_that_come_one_after_another_
     assert [
         (lesson.outcome, lesson.after.id, lesson.before.score, lesson.after.score)
         for lesson in together
-        if isinstance(lesson, Lesson)
+        if isinstance(lesson, FeedbackResult)
     ] == [(lesson.outcome, lesson.after.id, lesson.before.score, lesson.after.score) for lesson in alone]
 
 
@@ -113,7 +113,7 @@ async def test_what_comes_while_a_group_is_on_its_way_is_the_next_group(client: 
         model.gate.set()
         results = await asyncio.gather(*callers, *others)
 
-    assert outcomes(results) == {LessonOutcome.LEARNED: 30}
+    assert outcomes(results) == {FeedbackOutcome.LEARNED: 30}
     labels = len({label for label, _ in LETTERS[1:30]})
     assert await client.xlen(model.keys.changes) == 1 + labels
     assert await stored(model) == await summed(model)
@@ -125,7 +125,7 @@ async def test_what_an_answer_brings_about_at_once_joins_the_lessons_that_wait(c
         model = HeldModel(client)
         spam_filter = with_parts(make_filter(client, counts=mirror), model=model)
 
-        async def learn_two() -> Lesson:
+        async def learn_two() -> FeedbackResult:
             await spam_filter.learn(first, "spam", "test")
             return await spam_filter.learn(third, "spam", "test")
 
@@ -134,7 +134,7 @@ async def test_what_an_answer_brings_about_at_once_joins_the_lessons_that_wait(c
         waiting = asyncio.create_task(spam_filter.learn(second, "spam", "test"))
         await asyncio.sleep(0)
         model.gate.set()
-        assert outcomes(await asyncio.gather(two, waiting)) == {LessonOutcome.LEARNED: 2}
+        assert outcomes(await asyncio.gather(two, waiting)) == {FeedbackOutcome.LEARNED: 2}
 
     assert await client.xlen(model.keys.changes) == 2
 
@@ -145,8 +145,8 @@ async def test_the_labels_of_one_message_that_come_together_are_taught_in_their_
 
     results = await learn_together(spam_filter, [*LETTERS[:9], *((label, PRIZE) for label in labels)])
 
-    learned, already, relearned = LessonOutcome.LEARNED, LessonOutcome.ALREADY, LessonOutcome.RELEARNED
-    assert [lesson.outcome for lesson in results if isinstance(lesson, Lesson)] == [
+    learned, already, relearned = FeedbackOutcome.LEARNED, FeedbackOutcome.ALREADY, FeedbackOutcome.RELEARNED
+    assert [lesson.outcome for lesson in results if isinstance(lesson, FeedbackResult)] == [
         *[learned] * 10,
         already,
         relearned,
@@ -166,7 +166,7 @@ async def test_one_that_the_counts_have_no_room_for_does_not_refuse_the_others(
 
     results = await learn_together(spam_filter, [*LETTERS[:20], ("ham", full)])
 
-    assert outcomes(results) == {LessonOutcome.LEARNED: 20, CountsFull: 1}
+    assert outcomes(results) == {FeedbackOutcome.LEARNED: 20, CountsFull: 1}
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ async def test_a_refusal_of_redis_is_the_answer_to_each(
     assert all(isinstance(result, StoreRefuses) for result in refused)
     assert await stored(model) == before
     assert outcomes(await learn_together(spam_filter, LETTERS[:40])) == {
-        LessonOutcome.ALREADY: 10,
-        LessonOutcome.LEARNED: 30,
+        FeedbackOutcome.ALREADY: 10,
+        FeedbackOutcome.LEARNED: 30,
     }
     assert await stored(model) == await summed(model)
     await client.aclose()
@@ -215,7 +215,7 @@ async def test_where_replies_are_lost_each_lesson_is_made_once(
         await lossy.aclose()
 
     assert lost
-    assert set(outcomes(results)) <= {LessonOutcome.LEARNED, StoreUnavailable}
+    assert set(outcomes(results)) <= {FeedbackOutcome.LEARNED, StoreUnavailable}
     await learn_together(make_filter(client), LETTERS)
     assert sum((await model.totals()).messages) == len(LETTERS)
     assert await stored(model) == await summed(model)
@@ -228,7 +228,7 @@ async def test_who_goes_while_the_group_is_on_its_way_stops_nobody(client: Redis
         model.gate.set()
         results = await asyncio.gather(*callers, return_exceptions=True)
 
-    assert outcomes(results) == {LessonOutcome.LEARNED: 19, asyncio.CancelledError: 1}
+    assert outcomes(results) == {FeedbackOutcome.LEARNED: 19, asyncio.CancelledError: 1}
     assert (await live_entries(model)).keys() >= {one.key for _, one in LETTERS[:20]}
     assert await stored(model) == await summed(model)
 
@@ -242,7 +242,7 @@ async def test_who_goes_before_his_group_has_begun_is_not_taught(client: Redis) 
         model.gate.set()
         results = await asyncio.gather(*callers, *others, return_exceptions=True)
 
-    assert outcomes(results) == {LessonOutcome.LEARNED: 8, asyncio.CancelledError: 1}
+    assert outcomes(results) == {FeedbackOutcome.LEARNED: 8, asyncio.CancelledError: 1}
     assert LETTERS[2][1].key not in await live_entries(model)
     assert await stored(model) == await summed(model)
 
@@ -260,7 +260,7 @@ async def test_a_lesson_that_cannot_be_planned_refuses_nobody_else(
     monkeypatch.setattr(LessonPlanner, "plan", refuse_one)
     results = await learn_together(make_filter(client), LETTERS[:9])
 
-    assert outcomes(results) == {LessonOutcome.LEARNED: 8, ZeroDivisionError: 1}
+    assert outcomes(results) == {FeedbackOutcome.LEARNED: 8, ZeroDivisionError: 1}
 
 
 async def test_too_many_that_wait_are_refused(client: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +268,7 @@ async def test_too_many_that_wait_are_refused(client: Redis, monkeypatch: pytest
 
     results = await learn_together(make_filter(client), LETTERS[:9])
 
-    assert outcomes(results) == {LessonOutcome.LEARNED: 5, StoreUnavailable: 4}
+    assert outcomes(results) == {FeedbackOutcome.LEARNED: 5, StoreUnavailable: 4}
 
 
 async def test_an_answer_that_does_not_come_is_no_longer_waited_for(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.bayes.clues import Clue
-from nbstream.filter import Check, Contradiction, Lesson, LessonOutcome, describe_lesson
+from nbstream.filter import Check, Contradiction, FeedbackOutcome, FeedbackResult, describe_lesson
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 
 
@@ -34,28 +34,28 @@ BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.93, Verdict.SPAM)
     ("lesson", "text"),
     [
         (
-            Lesson(LessonOutcome.LEARNED, "spam", BEFORE, AFTER),
+            FeedbackResult(FeedbackOutcome.LEARNED, "spam", BEFORE, AFTER),
             "learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known",
         ),
         (
-            Lesson(LessonOutcome.RELEARNED, "spam", BEFORE, AFTER, former_class_name="ham"),
+            FeedbackResult(FeedbackOutcome.RELEARNED, "spam", BEFORE, AFTER, former_class_name="ham"),
             "relearned as spam, was learned as ham: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known",
         ),
         (
-            Lesson(LessonOutcome.ALREADY, "spam", AFTER, AFTER),
+            FeedbackResult(FeedbackOutcome.ALREADY, "spam", AFTER, AFTER),
             "already learned as spam, nothing changed: P 0.93, spam; ham 180/200 known",
         ),
         (
-            Lesson(LessonOutcome.UNLEARNED, "ham", BEFORE, check(0.9951, Verdict.UNSURE)),
+            FeedbackResult(FeedbackOutcome.UNLEARNED, "ham", BEFORE, check(0.9951, Verdict.UNSURE)),
             "unlearned, was learned as ham: P 0.41 -> 0.9951, still unsure; ham 180/200 known",
         ),
         (
-            Lesson(LessonOutcome.UNKNOWN, None, BEFORE, BEFORE),
+            FeedbackResult(FeedbackOutcome.UNKNOWN, None, BEFORE, BEFORE),
             "unknown, nothing changed: it was never learned, or so long ago that this is forgotten",
         ),
     ],
 )
-def test_a_lesson_says_what_changed(lesson: Lesson, text: str) -> None:
+def test_a_lesson_says_what_changed(lesson: FeedbackResult, text: str) -> None:
     assert describe_lesson(lesson) == text
 
 
@@ -72,8 +72,8 @@ def clued(probability: float, verdict: Verdict) -> Check:
     return replace(check(probability, verdict, ham=200), clues=CLUES)
 
 
-@given(st.lists(st.binary(min_size=1, max_size=200), min_size=1), st.sampled_from(LessonOutcome))
-def test_the_line_is_printable_ascii_and_fits_into_a_reply(tokens: list[bytes], outcome: LessonOutcome) -> None:
+@given(st.lists(st.binary(min_size=1, max_size=200), min_size=1), st.sampled_from(FeedbackOutcome))
+def test_the_line_is_printable_ascii_and_fits_into_a_reply(tokens: list[bytes], outcome: FeedbackOutcome) -> None:
     state = ModelState({"ham": 10**9, "spam": 10**9}, {"ham": 10**9 + 1, "spam": 10**9 + 1})
     clues = [Clue(token, 9.0) for token in tokens]
     unsure = Check(
@@ -88,7 +88,9 @@ def test_the_line_is_printable_ascii_and_fits_into_a_reply(tokens: list[bytes], 
     )
     contradiction = Contradiction(has_most_weight=True, wait_seconds=0.0)
 
-    text = describe_lesson(Lesson(outcome, "ham", unsure, replace(unsure, verdict=Verdict.REJECT), contradiction))
+    text = describe_lesson(
+        FeedbackResult(outcome, "ham", unsure, replace(unsure, verdict=Verdict.REJECT), contradiction)
+    )
 
     assert text.isascii()
     assert text.isprintable()
@@ -99,6 +101,6 @@ def test_clues_that_are_keyed_hashes_are_not_named() -> None:
     """Nobody knows them; of a message at hand the words are known, and named."""
     ham = replace(clued(0.01, Verdict.HAM), clues=(Clue(b"head:#AAAAAAAAAAAAAAA_", -3.0), Clue(b"body:x", 1.0)))
     contradiction = Contradiction(has_most_weight=False, wait_seconds=None)
-    text = describe_lesson(Lesson(LessonOutcome.LEARNED, "spam", ham, ham, contradiction))
+    text = describe_lesson(FeedbackResult(FeedbackOutcome.LEARNED, "spam", ham, ham, contradiction))
 
     assert "still ham, because of tokens that are stored as keyed hashes; insist with" in text

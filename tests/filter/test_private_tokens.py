@@ -17,10 +17,10 @@ from nbstream.bayes.table_counts import make_counts
 from nbstream.config import Settings, make_settings
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.errors import StoreIncompatible
-from nbstream.filter import Check, Filter, Lesson, LessonOutcome, RememberingObserver, TokenizedMessage
+from nbstream.filter import Check, FeedbackOutcome, FeedbackResult, Filter, RememberingObserver, TokenizedMessage
 from nbstream.mail.message import Message
 from nbstream.policy.autolearn import LIMIT_CLUE
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages
@@ -98,14 +98,14 @@ async def test_one_of_many_messages_is_answered_in_words_too(
     settings = settings_of(tmp_path, private=True)
     spam_filter, message = await taught(settings, engine), Message.parse(LETTERS[0][1])
     taken = make_model_tokenizer(settings, engine).take_apart(message)
-    lessons: list[Lesson | StoreIncompatible] = []
+    lessons: list[FeedbackResult | StoreIncompatible] = []
 
     async def messages() -> AsyncIterator[Message | TokenizedMessage]:
         yield taken if is_tokenized else message
 
-    await spam_filter.learn_many(labelled(messages(), "ham"), LessonSource("test"), lessons.append)
+    await spam_filter.learn_many(labelled(messages(), "ham"), FeedbackSource("test"), lessons.append)
     (lesson,) = lessons
-    assert isinstance(lesson, Lesson)
+    assert isinstance(lesson, FeedbackResult)
     assert taken.tokens.words
     assert {clue.token for check in (lesson.before, lesson.after) for clue in check.clues} <= set(
         taken.tokens.words
@@ -156,9 +156,9 @@ async def test_what_is_remembered_of_a_check_has_no_word_and_can_be_taught_by_it
     assert all(is_private(token) for token in checked.tokens.all)
     assert all(is_private(clue.token) for clue in explanation.clues)
     lesson = await spam_filter.learn(checked, "ham", "test")
-    assert lesson.outcome is LessonOutcome.LEARNED
+    assert lesson.outcome is FeedbackOutcome.LEARNED
     lesson = await spam_filter.unlearn(Message.parse(raw), "test")
-    assert (lesson.outcome, bits(lesson.after.score)) == (LessonOutcome.UNLEARNED, bits(check.score))
+    assert (lesson.outcome, bits(lesson.after.score)) == (FeedbackOutcome.UNLEARNED, bits(check.score))
 
 
 def test_a_process_keeps_its_key_although_the_file_is_lost(tmp_path: Path) -> None:

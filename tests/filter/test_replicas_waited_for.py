@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.errors import StoreRefuses
-from nbstream.filter import Filter, LessonOutcome
+from nbstream.filter import FeedbackOutcome, Filter
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
@@ -39,6 +39,6 @@ async def test_a_repeat_of_what_is_done_already_waits_for_the_replicas_too(
         patient = waiting_filter(pair, 10)
         lesson = await (patient.learn(PRIZE, label, "test") if label else patient.unlearn(PRIZE, "test"))
 
-        assert lesson.outcome == (LessonOutcome.ALREADY if label else LessonOutcome.UNKNOWN)
+        assert lesson.outcome == (FeedbackOutcome.ALREADY if label else FeedbackOutcome.UNKNOWN)
         at_replica = await Model(pair.at_replica, "test", 3600).totals()
         assert at_replica.messages == (0, 1 if label else 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from nbstream.filter import Lesson
+from nbstream.filter import FeedbackResult
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
@@ -38,7 +38,7 @@ async def test_a_lesson_takes_one_round_trip_and_relearning_and_unlearning_two(
 
         async def taught(label: str | None) -> tuple[str, int]:
             requests.clear()
-            lesson: Lesson = await (
+            lesson: FeedbackResult = await (
                 spam_filter.learn(PRIZE, label, "test") if label else spam_filter.unlearn(PRIZE, "test")
             )
             return str(lesson.outcome), len(requests)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter import LessonOutcome, OwnModelUse
+from nbstream.filter import FeedbackOutcome, OwnModelUse
 from nbstream.mail.message import Message
 from nbstream.own_models.filters import MAX_MODELS_OF_A_MESSAGE
 from nbstream.store.cancellation import cancel_and_wait
@@ -78,7 +78,7 @@ async def test_what_was_taught_and_taken_back_leaves_nothing(client: Redis) -> N
             await teacher.learn(letter(number), "spam", "test")
         await teacher.learn(letter(0), "ham", "test")
         for number in range(3):
-            assert (await teacher.unlearn(news(number), "test")).outcome is LessonOutcome.UNLEARNED
+            assert (await teacher.unlearn(news(number), "test")).outcome is FeedbackOutcome.UNLEARNED
             await teacher.unlearn(letter(number), "test")
 
         after = await (await site.filter_of(ANN)).check(news(99))

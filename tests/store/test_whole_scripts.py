@@ -24,7 +24,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.lua import lua_script
 from nbstream.store.model.model import Model
-from nbstream.store.model.scripts import LessonBatch, LessonCommit
+from nbstream.store.model.scripts import Lesson, LessonBatch
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.store.stream_queue import StreamQueue, StreamQueueOptions
@@ -54,8 +54,8 @@ async def learn(client: Redis) -> None:
     await model.commit_lesson("m1", await model.entry("m1"), entry("ham", TOKENS, sums=sums), NOTE)
     for number in range(4):
         await model.commit_lesson(f"s{number}", None, scored_entry("s", "ham", float(number), 0.5, None), NOTE)
-    others = [LessonCommit(f"n{number}", None, entry("spam", TOKENS), NOTE) for number in range(3)]
-    await model.commit_lessons(LessonBatch([*others, LessonCommit("m1", await model.entry("m1"), None, NOTE)]))
+    others = [Lesson(f"n{number}", None, entry("spam", TOKENS), NOTE) for number in range(3)]
+    await model.commit_lessons(LessonBatch([*others, Lesson("m1", await model.entry("m1"), None, NOTE)]))
     await model.commit_lesson("s3", await model.entry("s3"), None, NOTE)
     await model.commit_lesson("m2", None, entry("auto-ham:0", TOKENS), NOTE)
     await model.commit_lesson("m2", await model.entry("m2"), entry("spam", TOKENS), NOTE)

@@ -20,7 +20,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
@@ -99,7 +99,7 @@ async def teach_in_bulk(client: Redis, plan: Plan) -> None:
             for label, part in itertools.groupby(plan, key=lambda step: step[1]):
                 numbers = [number for number, _ in part]
                 await spam_filter.learn_many(
-                    labelled(_letters_of(numbers), label), LessonSource("test", ""), lambda _: None
+                    labelled(_letters_of(numbers), label), FeedbackSource("test", ""), lambda _: None
                 )
         except StoreUnavailable:
             await asyncio.sleep(0.01)  # Redis may be away

@@ -17,13 +17,13 @@ from nbstream.assembly.store import read_correspondents
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.imap.positions import FolderPositions, LearnedPositions
-from nbstream.cli.lesson_summary import LessonSummary
+from nbstream.cli.lesson_summary import FeedbackSummary
 from nbstream.cli.terminal import print_error, print_note, progress
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage
 from nbstream.mail.addresses import canonical_address
-from nbstream.policy.lesson_source import COMMAND_SOURCE, Insistence, LessonSource
+from nbstream.policy.lesson_source import COMMAND_SOURCE, FeedbackSource, Insistence
 from nbstream.store.state_file import StateFile
 from nbstream.system_users import current_user
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nbstream.cli.message_files import NamedMessage
     from nbstream.cli.reader_process import MessageChunk, MessageSource, ReadMessage
     from nbstream.config import Settings
-    from nbstream.filter import Filter, Lesson
+    from nbstream.filter import FeedbackResult, Filter
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,10 +115,10 @@ async def _run(
     positions: LearnedPositions,
 ) -> int:
     errors: list[NbstreamError] = []
-    summary, interrupted = LessonSummary(errors, options.label), ""
+    summary, interrupted = FeedbackSummary(errors, options.label), ""
     insistence = Insistence.AT_ONCE if options.insist else Insistence.NEVER
     actor = current_user(options.person or options.user)
-    bare_texts, source = BareTextCount(), LessonSource(COMMAND_SOURCE, actor, insistence)
+    bare_texts, source = BareTextCount(), FeedbackSource(COMMAND_SOURCE, actor, insistence)
     try:
         async with (
             open_one_shot_filter(settings, sign=True, user=options.user) as (spam_filter, _),
@@ -128,7 +128,7 @@ async def _run(
             interrupted = "; a few more may be, the same command goes on"  # those that Redis has not answered for
             with _lesson_progress(options) as advance:
 
-                def add_lesson(lesson: Lesson | StoreIncompatible) -> None:
+                def add_lesson(lesson: FeedbackResult | StoreIncompatible) -> None:
                     summary.add(lesson)
                     positions.finish(is_learned=not isinstance(lesson, StoreIncompatible))
                     advance(1)

@@ -27,7 +27,7 @@ from nbstream.assembly.policy import make_message_reader, make_own_model_names
 from nbstream.assembly.store import make_correspondent_store, open_running_redis
 from nbstream.cli import interrupts, reader_process
 from nbstream.cli.exit_codes import exit_code
-from nbstream.cli.lesson_summary import LessonSummary
+from nbstream.cli.lesson_summary import FeedbackSummary
 from nbstream.cli.message_files import NamedMessage
 from nbstream.cli.terminal import print_error, progress
 from nbstream.correspondents.sent_mail import read_letter
@@ -35,14 +35,14 @@ from nbstream.correspondents.store import record_sent
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.evaluation.measures import wilson_interval
-from nbstream.filter import LabelledMessage, LessonOutcome
+from nbstream.filter import FeedbackOutcome, LabelledMessage
 from nbstream.mail.message import Message
 from nbstream.mailboxes.choice import LABELS
 from nbstream.mailboxes.files import MailboxFiles
 from nbstream.mailboxes.letters import FolderRole, LetterPlace, SkippedMail
 from nbstream.mailboxes.plan import Skips, make_plan
 from nbstream.mailboxes.template import PathTemplate, parse_passwords, parse_users
-from nbstream.policy.lesson_source import LessonSource
+from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.settings.values import read_text_file
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.system_users import acting_as, current_user
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.correspondents.facts import CorrespondentFacts
     from nbstream.errors import NbstreamError
-    from nbstream.filter import Filter, Lesson
+    from nbstream.filter import FeedbackResult, Filter
     from nbstream.mailboxes.letters import Account, Letter, MailSource
     from nbstream.mailboxes.plan import Plan, PlanPart
 
@@ -232,7 +232,7 @@ def _reader(
 
 async def _learn(settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageChunk, None]) -> int:
     errors: list[NbstreamError] = []
-    results, skips = Results(LessonSummary(errors, "all")), Skips()  # the plan has said what it left out
+    results, skips = Results(FeedbackSummary(errors, "all")), Skips()  # the plan has said what it left out
     interrupted = "; the same command goes on"
     try:
         async with aclosing(chunks):
@@ -263,7 +263,7 @@ async def _learn_part(
     """Learn the letters of one model."""
     is_checked = deque[bool]()
 
-    def add(lesson: Lesson | StoreIncompatible) -> None:
+    def add(lesson: FeedbackResult | StoreIncompatible) -> None:
         results.add(lesson, is_checked=is_checked.popleft())
         advance(1)
 
@@ -282,7 +282,7 @@ async def _learn_part(
         open_one_shot_filter(settings, sign=True, user=part.user) as (spam_filter, _),
         aclosing(letters(spam_filter)) as labelled,
     ):
-        await spam_filter.learn_many(labelled, LessonSource(SOURCE, current_user(part.user)), add)
+        await spam_filter.learn_many(labelled, FeedbackSource(SOURCE, current_user(part.user)), add)
 
 
 def _place(letter: ReadMessage) -> tuple[int, int]:
@@ -322,15 +322,15 @@ class Results:
     ``checked`` counts the checked letters of each class, and ``wrong`` those of them that the model got wrong.
     """
 
-    summary: LessonSummary
+    summary: FeedbackSummary
     known: Counter[bool] = field(default_factory=Counter)
     checked: Counter[str] = field(default_factory=Counter)
     wrong: Counter[str] = field(default_factory=Counter)
 
-    def add(self, lesson: Lesson | StoreIncompatible, *, is_checked: bool) -> None:
+    def add(self, lesson: FeedbackResult | StoreIncompatible, *, is_checked: bool) -> None:
         """Count one more lesson; ``is_checked``: its check before the lesson is one of the measure."""
         self.summary.add(lesson)
-        if isinstance(lesson, StoreIncompatible) or lesson.outcome is not LessonOutcome.LEARNED:
+        if isinstance(lesson, StoreIncompatible) or lesson.outcome is not FeedbackOutcome.LEARNED:
             return
         if is_checked and lesson.label and not lesson.before.state.is_learning:
             self.checked[lesson.label] += 1

@@ -33,7 +33,7 @@ from nbstream.wire.api_json import iso_time
 if TYPE_CHECKING:
     from nbstream.config import Settings
     from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
-    from nbstream.filter import Lesson
+    from nbstream.filter import FeedbackResult
     from nbstream.mail.message import Message
 
 _MAX_SHOWN_LENGTH = 100
@@ -136,9 +136,9 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
     next_hop = make_next_hop(settings)
     try:
         async with open_one_shot_filter(settings, sign=True, reads_messages=True) as (spam_filter, model):
-            lessons: list[Lesson] = []
+            lessons: list[FeedbackResult] = []
 
-            async def learn_ham(message: Message) -> Lesson:
+            async def learn_ham(message: Message) -> FeedbackResult:
                 lessons.append(await spam_filter.learn(message, "ham", COMMAND_SOURCE, current_user()))
                 return lessons[-1]
 

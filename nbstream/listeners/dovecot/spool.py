@@ -33,7 +33,7 @@ MAX_FAILED = 1000
 class SpooledMessage:
     """A message that waits to be learned as ``label``, "spam" or "ham".
 
-    ``actor`` is who gave the label, as in ``LessonSource``; ``received_at`` is in whole seconds since the epoch;
+    ``actor`` is who gave the label, as in ``FeedbackSource``; ``received_at`` is in whole seconds since the epoch;
     ``content`` is the message as it came, with line ends of any kind.
     """
 

@@ -18,7 +18,7 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nbstream.filter.results import Check, Lesson
+    from nbstream.filter.results import Check, FeedbackResult
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
     from nbstream.policy.verdict import Thresholds
@@ -118,7 +118,7 @@ def thresholds_to_json(thresholds: Thresholds) -> dict[str, float]:
     return {**scores, ADD_HEADER: clamped_log_odds(thresholds.spam)}
 
 
-def lesson_response(lesson: Lesson) -> tuple[int, dict[str, Any]]:
+def lesson_response(lesson: FeedbackResult) -> tuple[int, dict[str, Any]]:
     """Return the HTTP status and the body of the answer to feedback."""
     if lesson.outcome == "already":
         error = f"<{lesson.after.id}> has been already learned as {lesson.label}, ignore it"

@@ -16,7 +16,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from nbstream.errors import NbstreamError
-from nbstream.filter import LessonOutcome
+from nbstream.filter import FeedbackOutcome
 from nbstream.listeners.spamd import codec as wire
 from nbstream.listeners.spamd.codec import (
     EX_DATAERR,
@@ -109,8 +109,9 @@ class SpamdHandler:
             _log_fault("lesson", error)
             return lesson_refusal(error).render()
         return wire.render_tell(
-            did_set=lesson.outcome in {LessonOutcome.LEARNED, LessonOutcome.RELEARNED, LessonOutcome.INSISTED},
-            did_remove=lesson.outcome is LessonOutcome.UNLEARNED,
+            did_set=lesson.outcome
+            in {FeedbackOutcome.LEARNED, FeedbackOutcome.RELEARNED, FeedbackOutcome.INSISTED},
+            did_remove=lesson.outcome is FeedbackOutcome.UNLEARNED,
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter.results import LessonOutcome
+from nbstream.filter.results import FeedbackOutcome
 
 if TYPE_CHECKING:
     from nbstream.filter import Check
@@ -99,7 +99,7 @@ def _read_address(fields: Mapping[bytes, bytes], name: str) -> str:
     return value.decode("utf-8", "replace")
 
 
-def verdict_fields(check: Check, outcome: LessonOutcome | None = None) -> dict[str, str | bytes]:
+def verdict_fields(check: Check, outcome: FeedbackOutcome | None = None) -> dict[str, str | bytes]:
     """Return the answer to an entry that was checked or learned; ``outcome`` is what its label did."""
     answer: dict[str, str | bytes] = {
         "verdict": str(check.verdict),

@@ -33,7 +33,7 @@ from nbstream.store.stream_queue import ClaimOutcome
 if TYPE_CHECKING:
     import socket
 
-    from nbstream.filter import Check, LessonOutcome
+    from nbstream.filter import Check, FeedbackOutcome
     from nbstream.listeners.stream.metrics import StreamMetrics
     from nbstream.mail.message import Message
     from nbstream.server.background import BackgroundTasks
@@ -288,7 +288,7 @@ class _EntryResult:
     """What became of an entry: a check, with the outcome of its label if it has one, or else an error."""
 
     check: Check | None = None
-    outcome: LessonOutcome | None = None
+    outcome: FeedbackOutcome | None = None
     error: str | None = None
 
     @property

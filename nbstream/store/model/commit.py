@@ -31,7 +31,7 @@ from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import History, LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
-from nbstream.store.model.scripts import LessonBatch, LessonCommit, unpack_reply
+from nbstream.store.model.scripts import Lesson, LessonBatch, unpack_reply
 from nbstream.store.redis_errors import store_error, store_errors
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class CommitPoint:
         first attempt was carried out, the second one changes nothing. Raises ``StoreRefuses`` where Redis does
         not write, ``StoreUnavailable``, and ``StoreIncompatible`` for an entry that cannot be read.
         """
-        lesson = LessonCommit(message_key, old, new, note)
+        lesson = Lesson(message_key, old, new, note)
         (result,) = await self.commit_lessons(LessonBatch([lesson]))
         if isinstance(result, Exception):
             raise result
@@ -183,7 +183,7 @@ class CommitPoint:
                 f"{options.replicas}"
             )
 
-    async def _recognize_own(self, lesson: LessonCommit, answer: CommitResult) -> CommitResult:
+    async def _recognize_own(self, lesson: Lesson, answer: CommitResult) -> CommitResult:
         """Return a change in place of the conflict of a lesson that was carried out before, its reply lost.
 
         Its entry is in the ledger then. The ledger does not tell its removal from one by others, the history does:

@@ -185,7 +185,7 @@ class History:
         return _entries(self._client.xrevrange, self._key, b"+", b"%d" % max(0, round(since * 1000)), batch)
 
     async def has_removal(self, attempt: str) -> bool:
-        """Whether one of the newest records is of the removal that ``LessonCommit.attempt`` identifies.
+        """Whether one of the newest records is of the removal that ``Lesson.attempt`` identifies.
 
         A removal that was repeated after a lost reply is among them, unless hundreds of lessons came in between.
         """

@@ -68,7 +68,7 @@ ScriptArguments: TypeAlias = "list[str | bytes | int]"
 
 
 @dataclass(frozen=True)
-class LessonCommit:
+class Lesson:
     """One lesson: the message's ledger entry ``old`` is replaced by ``new``; None stands for no entry.
 
     ``note`` goes into the history, which is that of people: what is learned automatically has no record there.
@@ -188,16 +188,16 @@ class LessonBatch:
     """
 
     def __init__(
-        self, lessons: Iterable[LessonCommit] = (), make_numbers: Callable[[], NameNumbers] = NameNumbers
+        self, lessons: Iterable[Lesson] = (), make_numbers: Callable[[], NameNumbers] = NameNumbers
     ) -> None:
-        self.lessons: list[LessonCommit] = []
+        self.lessons: list[Lesson] = []
         self._token_numbers = make_numbers()
         self._sum_numbers = defaultdict[bytes, int](count().__next__)  # each new name gets the next number
         self._column_sums: dict[str, _ColumnSum] = {}
         for lesson in lessons:
             self.add(lesson)
 
-    def add(self, lesson: LessonCommit) -> None:
+    def add(self, lesson: Lesson) -> None:
         """Add one more lesson; ask ``has_room`` before."""
         self.lessons.append(lesson)
         if lesson.old:
@@ -218,7 +218,7 @@ class LessonBatch:
         for name, amount in entry.sums:
             column_sum.sum_additions.append((self._sum_numbers[name], sign * amount))
 
-    def has_room(self, lesson: LessonCommit) -> bool:
+    def has_room(self, lesson: Lesson) -> bool:
         """Whether one more lesson stays within the limits of one step; the first one always does."""
         if not self.lessons:
             return True
@@ -295,7 +295,7 @@ def _unpack_conflict(fields: Mapping[bytes, bytes]) -> ledger.LedgerConflict | S
         return error
 
 
-def _lesson_arguments(lesson: LessonCommit) -> LessonArguments:
+def _lesson_arguments(lesson: Lesson) -> LessonArguments:
     old, new = lesson.old, lesson.new
     return LessonArguments(
         expected_version=old.version if old else "",

@@ -22,7 +22,7 @@ from nbstream.policy.prequential_scores import PrequentialScore
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.model.scripts import LessonBatch, LessonCommit
+from nbstream.store.model.scripts import Lesson, LessonBatch
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.benchmarks.speed import lesson_stages
 from tests.benchmarks.speed.bench import Bench
@@ -46,7 +46,7 @@ _KEYS = {
     "first": "prequential score",
 }
 
-Commit: TypeAlias = "Callable[[Model, Sequence[LessonCommit]], Awaitable[object]]"
+Commit: TypeAlias = "Callable[[Model, Sequence[Lesson]], Awaitable[object]]"
 
 
 def run(bench: Bench) -> None:
@@ -93,7 +93,7 @@ async def _measure(bench: Bench, state: Path, case: str, size: int, commit: Comm
                 bench.record(f"{case}: {name}", BYTES_WRITTEN, length / len(lessons))
 
 
-def _lessons(bench: Bench, settings: config.Settings) -> Iterator[LessonCommit]:
+def _lessons(bench: Bench, settings: config.Settings) -> Iterator[Lesson]:
     tokenizer, reader = Tokenizer(), make_message_reader(settings)
     for n, (label, path) in enumerate(bench.learned):
         taken = tokenizer.take_apart(reader.read_incoming(path.read_bytes()))
@@ -110,22 +110,22 @@ def _lessons(bench: Bench, settings: config.Settings) -> Iterator[LessonCommit]:
             sums=((b"=score+21", 1000),),
             prequential_score=first,
         )
-        yield LessonCommit(taken.key, None, entry, _NOTE)
+        yield Lesson(taken.key, None, entry, _NOTE)
 
 
-async def _unknown(model: Model, lessons: Iterator[LessonCommit]) -> list[LessonCommit]:
+async def _unknown(model: Model, lessons: Iterator[Lesson]) -> list[Lesson]:
     """Return the lessons of distinct messages that the model does not know."""
     distinct = {lesson.message_key: lesson for lesson in lessons}
     known = await model.labels(list(distinct))
     return [lesson for key, lesson in distinct.items() if key not in known]
 
 
-async def _by_script(model: Model, lessons: Sequence[LessonCommit]) -> None:
+async def _by_script(model: Model, lessons: Sequence[Lesson]) -> None:
     answers = await model.commit_lessons(LessonBatch(lessons))
     assert all(isinstance(answer, bytes) for answer in answers), "a lesson was not committed"
 
 
-async def _by_hincrby(model: Model, lessons: Sequence[LessonCommit]) -> None:
+async def _by_hincrby(model: Model, lessons: Sequence[Lesson]) -> None:
     async with model.client.pipeline(transaction=True) as pipe:
         for key, names in _increments(model, lessons):
             for name in names:
@@ -133,14 +133,14 @@ async def _by_hincrby(model: Model, lessons: Sequence[LessonCommit]) -> None:
         await pipe.execute()
 
 
-async def _by_hset(model: Model, lessons: Sequence[LessonCommit]) -> None:
+async def _by_hset(model: Model, lessons: Sequence[Lesson]) -> None:
     for key, names in _increments(model, lessons):
         counts: Any = await model.client.hmget(key, names)
         after: Any = {name: int(count or 0) + _WEIGHT for name, count in zip(names, counts, strict=True)}
         await model.client.hset(key, mapping=after)
 
 
-def _increments(model: Model, lessons: Sequence[LessonCommit]) -> Iterator[tuple[str, list[bytes]]]:
+def _increments(model: Model, lessons: Sequence[Lesson]) -> Iterator[tuple[str, list[bytes]]]:
     for lesson in lessons:
         assert lesson.new
         yield model.keys.counts(lesson.new.column), list(lesson.new.tokens)

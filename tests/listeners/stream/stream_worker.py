@@ -15,7 +15,15 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import CountsFull
-from nbstream.filter import Check, CheckSeconds, Filter, FilterParts, FilterPolicy, LearnableMessage, Lesson
+from nbstream.filter import (
+    Check,
+    CheckSeconds,
+    FeedbackResult,
+    Filter,
+    FilterParts,
+    FilterPolicy,
+    LearnableMessage,
+)
 from nbstream.listeners.stream.listener import StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.mail.message import Message
@@ -75,7 +83,7 @@ class FaultyFilter(Filter):
         actor: str = "",
         insistence: Insistence = Insistence.NEVER,
         insisted_version: str | None = None,
-    ) -> Lesson:
+    ) -> FeedbackResult:
         if isinstance(self.error, CountsFull):
             raise self.error
         return await super().learn(message, label, source, actor, insistence, insisted_version)

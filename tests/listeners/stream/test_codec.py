@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.filter.results import Check, LessonOutcome
+from nbstream.filter.results import Check, FeedbackOutcome
 from nbstream.listeners.stream.codec import (
     ANSWER_FIELDS,
     MAX_ID_BYTES,
@@ -92,6 +92,8 @@ def test_every_field_of_an_answer_is_described() -> None:
         thresholds=Thresholds(),
     )
 
-    answer = with_entry_ids({**verdict_fields(check, LessonOutcome.LEARNED), **refusal_fields("why")}, b"1-0", {})
+    answer = with_entry_ids(
+        {**verdict_fields(check, FeedbackOutcome.LEARNED), **refusal_fields("why")}, b"1-0", {}
+    )
 
     assert answer.keys() == ANSWER_FIELDS.keys()

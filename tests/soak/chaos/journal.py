@@ -40,7 +40,7 @@ class MailAttempt:
     reply: str
 
 
-class LessonOutcome(StrEnum):
+class FeedbackOutcome(StrEnum):
     """What a client knows of one attempt to teach."""
 
     CHANGED = "changed"
@@ -55,7 +55,7 @@ class LessonOutcome(StrEnum):
     """There was no connection, or the answer says that nothing was done."""
 
 
-ACKNOWLEDGEMENTS = frozenset({LessonOutcome.CHANGED, LessonOutcome.SAME, LessonOutcome.DONE})
+ACKNOWLEDGEMENTS = frozenset({FeedbackOutcome.CHANGED, FeedbackOutcome.SAME, FeedbackOutcome.DONE})
 """The outcomes that promise what the message is learned as."""
 
 
@@ -72,7 +72,7 @@ class LessonAttempt:
     route: str
     begun: float
     ended: float
-    outcome: LessonOutcome
+    outcome: FeedbackOutcome
     reply: str
     tries: int = 1
     host: str | None = None

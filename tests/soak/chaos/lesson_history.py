@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, Fault, LessonAttempt, LessonOutcome
+from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, Fault, FeedbackOutcome, LessonAttempt
 from tests.soak.chaos.schedule import FAILOVER_KINDS, REPLICA_KINDS, REPLY_LOSING_KINDS, SENTINEL_KINDS
 
 Label = str | None
@@ -46,7 +46,7 @@ def losing_spans(faults: Sequence[Fault]) -> list[Span]:
 def without_lost_answers(attempts: Sequence[LessonAttempt], spans: Sequence[Span]) -> list[LessonAttempt]:
     """Return the attempts; one whose answer fell into one of these times has none."""
     return [
-        replace(attempt, outcome=LessonOutcome.UNKNOWN)
+        replace(attempt, outcome=FeedbackOutcome.UNKNOWN)
         if attempt.outcome in ACKNOWLEDGEMENTS
         and any(begun <= attempt.ended and attempt.begun <= ended for begun, ended in spans)
         else attempt
@@ -78,8 +78,8 @@ def counts_agree(attempts: Sequence[LessonAttempt], records: Sequence[Label], fa
     client has given it. So an attempt without an answer may be two records, and one with an answer may be one
     record more than its answer says, if a fault fell into it by which its host may have missed a reply.
     """
-    changed = Counter(attempt.label for attempt in attempts if attempt.outcome is LessonOutcome.CHANGED)
-    unknown = Counter(attempt.label for attempt in attempts if attempt.outcome is LessonOutcome.UNKNOWN)
+    changed = Counter(attempt.label for attempt in attempts if attempt.outcome is FeedbackOutcome.CHANGED)
+    unknown = Counter(attempt.label for attempt in attempts if attempt.outcome is FeedbackOutcome.UNKNOWN)
     repeated = Counter(
         attempt.label
         for attempt in attempts
@@ -144,14 +144,14 @@ def _after(state: _State, attempt: LessonAttempt, records: Sequence[Label]) -> s
     """Return the states after an attempt; none where its answer contradicts the records."""
     has_label = (records[state.records - 1] if state.records else None) == attempt.label
     is_next = state.records < len(records) and records[state.records] == attempt.label
-    if attempt.outcome is LessonOutcome.UNKNOWN:
+    if attempt.outcome is FeedbackOutcome.UNKNOWN:
         return {state.with_open(attempt.label, attempt.tries)}
-    if attempt.outcome is LessonOutcome.NOT_SENT:
+    if attempt.outcome is FeedbackOutcome.NOT_SENT:
         return {state}
     after = set()
-    if attempt.outcome in {LessonOutcome.SAME, LessonOutcome.DONE} and has_label:
+    if attempt.outcome in {FeedbackOutcome.SAME, FeedbackOutcome.DONE} and has_label:
         after.add(state)
-    if attempt.outcome in {LessonOutcome.CHANGED, LessonOutcome.DONE} and is_next:
+    if attempt.outcome in {FeedbackOutcome.CHANGED, FeedbackOutcome.DONE} and is_next:
         after.add(state.next_record())
     # An entry of a stream may have been tried before the try that was answered.
     return {each.with_open(attempt.label, attempt.tries - 1) for each in after}

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from nbstream.page.login import csrf_token
 from tests.soak.chaos.http_client import HttpHead, ask
-from tests.soak.chaos.journal import Journal, LessonOutcome
+from tests.soak.chaos.journal import FeedbackOutcome, Journal
 from tests.soak.chaos.site import Host
 
 VIEWS = (
@@ -55,7 +55,7 @@ _NOTHING_DONE = ("Nothing was changed: somebody has taught this message meanwhil
 _RELEASED = "The message was delivered. "
 _GONE = "This message is not in the quarantine: "
 
-Answer = tuple[LessonOutcome, str]
+Answer = tuple[FeedbackOutcome, str]
 
 
 class PageSession:
@@ -105,13 +105,13 @@ class PageSession:
         _, text = await self.read(host, f"/ui/undo?id={key}")
         form = _UNDO_FORM.search(text)
         if form is None:
-            return LessonOutcome.NOT_SENT, "there is no button"
+            return FeedbackOutcome.NOT_SENT, "there is no button"
         fields = {name: html.unescape(value) for name, value in _HIDDEN_FIELD.findall(form[0]) if name != "csrf"}
         head, _ = await self._post(host, "/ui/undo", fields)
         said = self._said(head)
         if head.status != 303 or "stays" in said:
-            return LessonOutcome.UNKNOWN, f"{head.status} {said}"
-        return LessonOutcome.DONE, said
+            return FeedbackOutcome.UNKNOWN, f"{head.status} {said}"
+        return FeedbackOutcome.DONE, said
 
     async def held_mails(self, host: Host) -> Mapping[str, int]:
         """Return the ids of quarantined messages, with their numbers."""
@@ -124,22 +124,22 @@ class PageSession:
         head, _ = await self._post(host, f"/ui/messages/{key}", {"action": "release"})
         said = self._said(head)
         if said.startswith(_GONE):
-            return LessonOutcome.NOT_SENT, said
-        return (LessonOutcome.DONE if said.startswith(_RELEASED) else LessonOutcome.UNKNOWN), said
+            return FeedbackOutcome.NOT_SENT, said
+        return (FeedbackOutcome.DONE if said.startswith(_RELEASED) else FeedbackOutcome.UNKNOWN), said
 
     async def _teach(self, host: Host, key: str, form: Mapping[str, str]) -> Answer:
         path = f"/ui/messages/{key}"
         head, _ = await self._post(host, path, form)
         said = self._said(head)
         if head.status != 303 or not said:
-            return LessonOutcome.UNKNOWN, f"{head.status} {said}"
+            return FeedbackOutcome.UNKNOWN, f"{head.status} {said}"
         if head.field("location") != path:
             self._journal.add_problem(f"the answer for {key} leads to {head.field('location')}")
         if said.startswith(_NOTHING_DONE):
-            return LessonOutcome.NOT_SENT, said
+            return FeedbackOutcome.NOT_SENT, said
         if not said.startswith((*_CHANGES, *_SAME)):
             self._journal.add_problem(f"the answer for {key} is: {said}")
-        return (LessonOutcome.SAME if said.startswith(_SAME) else LessonOutcome.CHANGED), said
+        return (FeedbackOutcome.SAME if said.startswith(_SAME) else FeedbackOutcome.CHANGED), said
 
     async def _post(self, host: Host, path: str, form: Mapping[str, str]) -> tuple[HttpHead, bytes]:
         fields = {**self._fields(), "Content-Type": "application/x-www-form-urlencoded"}

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.soak.chaos.deviations import Deviation
-from tests.soak.chaos.journal import Journal, LessonOutcome, MailOutcome
+from tests.soak.chaos.journal import FeedbackOutcome, Journal, MailOutcome
 
 _SECONDS_AROUND = 6.0
 _LINES_AROUND = 30
@@ -21,7 +21,7 @@ def render_table(journal: Journal, deviations: Sequence[Deviation]) -> str:
     kinds = Counter(fault.kind for fault in journal.faults)
     mail = Counter(attempt.outcome for attempt in journal.mail)
     lessons = Counter(attempt.outcome for attempt in journal.lessons)
-    acknowledged = lessons.total() - lessons[LessonOutcome.UNKNOWN] - lessons[LessonOutcome.NOT_SENT]
+    acknowledged = lessons.total() - lessons[FeedbackOutcome.UNKNOWN] - lessons[FeedbackOutcome.NOT_SENT]
     shown = journal.pages[200] + journal.pages[303]
     rows = [(str(kind), str(count)) for kind, count in sorted(kinds.items())]
     rows += [
@@ -32,9 +32,9 @@ def render_table(journal: Journal, deviations: Sequence[Deviation]) -> str:
         ("mails without an answer", str(mail[MailOutcome.UNKNOWN])),
         ("seconds without an acknowledged mail, at most", f"{_longest_gap(journal):.1f}"),
         ("lessons acknowledged", str(acknowledged)),
-        ("lessons that changed something", str(lessons[LessonOutcome.CHANGED])),
-        ("lessons refused, or without an answer", str(lessons[LessonOutcome.UNKNOWN])),
-        ("lessons not sent, since nobody listened", str(lessons[LessonOutcome.NOT_SENT])),
+        ("lessons that changed something", str(lessons[FeedbackOutcome.CHANGED])),
+        ("lessons refused, or without an answer", str(lessons[FeedbackOutcome.UNKNOWN])),
+        ("lessons not sent, since nobody listened", str(lessons[FeedbackOutcome.NOT_SENT])),
         ("stream requests", str(len(journal.requests))),
         ("checks answered", str(journal.checks["200"])),
         ("checks refused, or without an answer", str(journal.checks.total() - journal.checks["200"])),

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from nbstream.store.mirror.follower import stream_entries
 from nbstream.store.stream_queue import StreamQueueOptions
-from tests.soak.chaos.journal import Journal, LessonAttempt, LessonOutcome, StreamRequest
+from tests.soak.chaos.journal import FeedbackOutcome, Journal, LessonAttempt, StreamRequest
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Site
 from tests.soak.chaos.teaching import key_of
@@ -52,13 +52,13 @@ class StreamClient:
                 if future and not future.done():
                     future.set_result(fields)
 
-    async def learn(self, number: int, label: str) -> LessonOutcome:
+    async def learn(self, number: int, label: str) -> FeedbackOutcome:
         """Teach a message by an entry with a label, and write down what is known then."""
         begun = self._journal.now()
         answer = await self._ask({"raw": mail(number), "label": label})
-        outcome, reply = LessonOutcome.UNKNOWN, "no answer"
+        outcome, reply = FeedbackOutcome.UNKNOWN, "no answer"
         if answer is not None:
-            outcome = LessonOutcome.DONE if b"outcome" in answer else LessonOutcome.UNKNOWN
+            outcome = FeedbackOutcome.DONE if b"outcome" in answer else FeedbackOutcome.UNKNOWN
             reply = str({name: answer.get(name) for name in (b"outcome", b"error")})
         self._journal.add_lesson(
             LessonAttempt(

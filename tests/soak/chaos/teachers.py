@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from nbstream.listeners.dovecot.spool import measure_backlog
-from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, LessonOutcome
+from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, FeedbackOutcome
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient
 from tests.soak.chaos.teaching import SpooledLesson, Teaching, key_of
@@ -81,10 +81,10 @@ class Teachers:
                 await asyncio.sleep(_RETRY_SECONDS)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _teach_once(self, generator: random.Random, number: int, label: str | None) -> LessonOutcome:
+    async def _teach_once(self, generator: random.Random, number: int, label: str | None) -> FeedbackOutcome:
         host = generator.choice(list(self._site.hosts.values()))
         teaching = self.teaching
-        ways: list[Callable[[], Awaitable[LessonOutcome]]] = [
+        ways: list[Callable[[], Awaitable[FeedbackOutcome]]] = [
             lambda: teaching.by_http(host, number, label),
             lambda: teaching.by_spamd(host, number, label),
         ]

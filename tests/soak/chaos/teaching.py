@@ -18,7 +18,7 @@ from typing import Any
 from nbstream.mail.message import Message
 from tests.integration.spool_client import TAKEN, report
 from tests.soak.chaos.http_client import request
-from tests.soak.chaos.journal import Journal, LessonAttempt, LessonOutcome
+from tests.soak.chaos.journal import FeedbackOutcome, Journal, LessonAttempt
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.page_session import PageSession
 from tests.soak.chaos.senders import SmtpRefusal, smtp_transaction
@@ -28,7 +28,7 @@ _COMMAND_SECONDS = 60.0
 _LONG_SECONDS = 300.0  # for thousands of messages on a slow machine
 _SPAMD_SECONDS = 15.0
 
-Answer = tuple[LessonOutcome, str]
+Answer = tuple[FeedbackOutcome, str]
 """What the client knows, and the answer in short."""
 
 
@@ -56,16 +56,16 @@ class Teaching:
         self._folder = folder
         self._commands = 0
 
-    async def by_http(self, host: Host, number: int, label: str | None) -> LessonOutcome:
+    async def by_http(self, host: Host, number: int, label: str | None) -> FeedbackOutcome:
         """Teach over the API."""
         path = f"/v1/learn?label={label}" if label else "/v1/unlearn"
         return await self._attempt("http", host, number, label, self._ask_http(host, path, number))
 
-    async def by_feedback_mail(self, host: Host, number: int, label: str) -> LessonOutcome:
+    async def by_feedback_mail(self, host: Host, number: int, label: str) -> FeedbackOutcome:
         """Teach by a mail to the feedback address; nothing can be unlearned this way."""
         return await self._attempt("feedback mail", host, number, label, self._send_feedback(host, number, label))
 
-    async def by_spamd(self, host: Host, number: int, label: str | None) -> LessonOutcome:
+    async def by_spamd(self, host: Host, number: int, label: str | None) -> FeedbackOutcome:
         """Teach by TELL."""
         return await self._attempt("spamd", host, number, label, self._tell(host, number, label))
 
@@ -80,7 +80,7 @@ class Teaching:
 
     def write_spooled(self, lesson: SpooledLesson) -> None:
         """Write down a message that was reported, once nothing waits in the spool."""
-        outcome = LessonOutcome.DONE if lesson.answer == TAKEN else LessonOutcome.UNKNOWN
+        outcome = FeedbackOutcome.DONE if lesson.answer == TAKEN else FeedbackOutcome.UNKNOWN
         self._write_down(
             f"spool at {lesson.host.name}",
             lesson.host,
@@ -90,26 +90,26 @@ class Teaching:
             (outcome, lesson.answer.decode()),
         )
 
-    async def by_undo(self, host: Host, number: int) -> LessonOutcome:
+    async def by_undo(self, host: Host, number: int) -> FeedbackOutcome:
         """Undo all that was taught of a message, by the command."""
         return await self._attempt("undo", host, number, None, self._undo(host, key_of(number)))
 
-    async def by_page(self, page: PageSession, host: Host, number: int, label: str | None) -> LessonOutcome:
+    async def by_page(self, page: PageSession, host: Host, number: int, label: str | None) -> FeedbackOutcome:
         """Teach a checked message with the buttons of the page."""
         return await self._attempt("page", host, number, label, page.teach(host, key_of(number), label))
 
     async def by_insisting(
         self, page: PageSession, host: Host, number: int, action: str, version: str
-    ) -> LessonOutcome:
+    ) -> FeedbackOutcome:
         """Insist with the button of the page."""
         asking, label = page.insist(host, key_of(number), action, version), action.removeprefix("insist-")
         return await self._attempt("insisting", host, number, label, asking)
 
-    async def by_page_undo(self, page: PageSession, host: Host, number: int) -> LessonOutcome:
+    async def by_page_undo(self, page: PageSession, host: Host, number: int) -> FeedbackOutcome:
         """Undo all that was taught of a message, on the page."""
         return await self._attempt("undo on the page", host, number, None, page.undo(host, key_of(number)))
 
-    async def by_release(self, page: PageSession, host: Host, number: int) -> LessonOutcome:
+    async def by_release(self, page: PageSession, host: Host, number: int) -> FeedbackOutcome:
         """Release a quarantined message on the page, which teaches it as ham first."""
         return await self._attempt("release", host, number, "ham", page.release(host, key_of(number)))
 
@@ -121,8 +121,8 @@ class Teaching:
         words: list[str | Path] = ["learn", label, folder] if label else ["unlearn", folder]
         begun = self._journal.now()
         code, output = await run_command(host, *words, seconds=kill_after or _COMMAND_SECONDS)
-        outcome = LessonOutcome.DONE if code == 0 else LessonOutcome.UNKNOWN
-        if outcome is LessonOutcome.DONE and _counted(output) != len(numbers):
+        outcome = FeedbackOutcome.DONE if code == 0 else FeedbackOutcome.UNKNOWN
+        if outcome is FeedbackOutcome.DONE and _counted(output) != len(numbers):
             self._journal.add_problem(f"a command taught {len(numbers)} messages and said: {output}")
         for number in numbers:
             self._write_down("command", host, number, label, begun, (outcome, f"exit code {code}: {output}"))
@@ -143,16 +143,16 @@ class Teaching:
 
     async def _attempt(
         self, route: str, host: Host, number: int, label: str | None, asking: Coroutine[Any, Any, Answer]
-    ) -> LessonOutcome:
+    ) -> FeedbackOutcome:
         begun = self._journal.now()
         try:
             answer = await asking
         except SmtpRefusal as refusal:
-            answer = LessonOutcome.UNKNOWN, str(refusal)
+            answer = FeedbackOutcome.UNKNOWN, str(refusal)
         except ConnectionRefusedError:
-            answer = LessonOutcome.NOT_SENT, "connection refused"
+            answer = FeedbackOutcome.NOT_SENT, "connection refused"
         except (OSError, EOFError) as error:  # TimeoutError is an OSError
-            answer = LessonOutcome.UNKNOWN, f"{type(error).__name__}: {error}"
+            answer = FeedbackOutcome.UNKNOWN, f"{type(error).__name__}: {error}"
         self._write_down(f"{route} at {host.name}", host, number, label, begun, answer)
         return answer[0]
 
@@ -167,18 +167,18 @@ class Teaching:
     async def _ask_http(self, host: Host, path: str, number: int) -> Answer:
         status, answer = await request(host.ports.http, "POST", path, mail(number))
         if status != 200:
-            return LessonOutcome.UNKNOWN, f"{status} {answer.get('detail')}"
+            return FeedbackOutcome.UNKNOWN, f"{status} {answer.get('detail')}"
         if answer["id"] != key_of(number):
             self._journal.add_problem(f"the answer for {key_of(number)} is about {answer['id']}")
         same = answer["outcome"] in {"already", "unknown"}
-        return (LessonOutcome.SAME if same else LessonOutcome.CHANGED), answer["outcome"]
+        return (FeedbackOutcome.SAME if same else FeedbackOutcome.CHANGED), answer["outcome"]
 
     async def _send_feedback(self, host: Host, number: int, label: str) -> Answer:
         async with smtp_transaction(host) as transaction:
             reply = await transaction.deliver("user@example.net", f"{label}@nbstream.invalid", mail(number))
         if not reply.endswith(f"; id={key_of(number)}"):
             self._journal.add_problem(f"the answer for {key_of(number)} is: {reply}")
-        return (LessonOutcome.SAME if " already learned" in reply else LessonOutcome.CHANGED), reply
+        return (FeedbackOutcome.SAME if " already learned" in reply else FeedbackOutcome.CHANGED), reply
 
     async def _tell(self, host: Host, number: int, label: str | None) -> Answer:
         what = f"Message-class: {label}\r\nSet: local" if label else "Remove: local"
@@ -191,16 +191,16 @@ class Teaching:
             finally:
                 writer.transport.abort()
         if " 0 EX_OK" not in answer or not answer.endswith("\r\n\r\n"):
-            return LessonOutcome.UNKNOWN, answer
+            return FeedbackOutcome.UNKNOWN, answer
         changed = "DidSet" in answer or "DidRemove" in answer
-        return (LessonOutcome.CHANGED if changed else LessonOutcome.SAME), answer
+        return (FeedbackOutcome.CHANGED if changed else FeedbackOutcome.SAME), answer
 
     async def _undo(self, host: Host, key: str) -> Answer:
         code, output = await run_command(host, "undo", "--id", key, "--yes", "--json")
         if code != 0:
-            return LessonOutcome.UNKNOWN, f"exit code {code}: {output}"
+            return FeedbackOutcome.UNKNOWN, f"exit code {code}: {output}"
         outcomes = {json.loads(line).get("outcome") for line in output.splitlines() if line.startswith("{")}
-        return (LessonOutcome.UNKNOWN if "stays" in outcomes else LessonOutcome.DONE), output
+        return (FeedbackOutcome.UNKNOWN if "stays" in outcomes else FeedbackOutcome.DONE), output
 
 
 async def run_command(host: Host, *words: str | Path, seconds: float = _COMMAND_SECONDS) -> tuple[int, str]:

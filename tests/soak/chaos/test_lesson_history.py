@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.soak.chaos.journal import Fault, LessonAttempt, LessonOutcome
+from tests.soak.chaos.journal import Fault, FeedbackOutcome, LessonAttempt
 from tests.soak.chaos.lesson_history import Label, counts_agree, explains, losing_spans, without_lost_answers
 from tests.soak.chaos.schedule import Kind
 
-CHANGED, SAME, DONE, UNKNOWN, NOT_SENT = LessonOutcome
+CHANGED, SAME, DONE, UNKNOWN, NOT_SENT = FeedbackOutcome
 LOST_REPLIES = Fault(Kind.LOSE_REPLIES, "a", 1.0, 2.0)
 
 
 def attempts(
-    *answers: tuple[Label, LessonOutcome], tries: int = 1, begun: float = 0.0, ended: float = 0.0, host: str = "a"
+    *answers: tuple[Label, FeedbackOutcome],
+    tries: int = 1,
+    begun: float = 0.0,
+    ended: float = 0.0,
+    host: str = "a",
 ) -> list[LessonAttempt]:
     return [
         LessonAttempt("key", label, "test", begun, ended, outcome, "", tries, host) for label, outcome in answers
@@ -39,7 +43,7 @@ def attempts(
         ([("spam", UNKNOWN), ("spam", UNKNOWN), ("ham", CHANGED)], ["spam", "ham", "spam"]),
     ],
 )
-def test_what_follows_from_the_answers(answers: list[tuple[Label, LessonOutcome]], records: list[Label]) -> None:
+def test_what_follows_from_the_answers(answers: list[tuple[Label, FeedbackOutcome]], records: list[Label]) -> None:
     assert explains(attempts(*answers), records)
 
 
@@ -61,7 +65,7 @@ def test_what_follows_from_the_answers(answers: list[tuple[Label, LessonOutcome]
         ([("spam", CHANGED), (None, UNKNOWN), ("spam", SAME)], ["spam", None, None]),
     ],
 )
-def test_what_does_not(answers: list[tuple[Label, LessonOutcome]], records: list[Label]) -> None:
+def test_what_does_not(answers: list[tuple[Label, FeedbackOutcome]], records: list[Label]) -> None:
     assert not explains(attempts(*answers), records)
 
 
@@ -85,7 +89,7 @@ def test_of_attempts_at_once_only_the_numbers_are_known() -> None:
 
 
 @pytest.mark.parametrize("outcome", [SAME, CHANGED])
-def test_an_answered_attempt_may_be_repeated_where_a_reply_of_redis_was_lost(outcome: LessonOutcome) -> None:
+def test_an_answered_attempt_may_be_repeated_where_a_reply_of_redis_was_lost(outcome: FeedbackOutcome) -> None:
     told = attempts(("spam", outcome), begun=0.5, ended=1.5) + attempts(("ham", CHANGED), ("spam", CHANGED))
     own = ["spam"] if outcome is CHANGED else []
 

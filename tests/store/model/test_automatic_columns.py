@@ -12,7 +12,7 @@ from nbstream.bayes.counts import Totals
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
-from nbstream.store.model.scripts import LessonBatch, LessonCommit
+from nbstream.store.model.scripts import Lesson, LessonBatch
 from tests.store.algebra import NOTHING, equals_redis_exactly, stored, summed
 from tests.store.lessons import TOKENS, change, entry
 from tests.store.mirror.mirrors import running
@@ -102,9 +102,9 @@ async def test_an_entry_of_a_former_generation_is_as_good_as_none(model: Model) 
 async def test_lessons_of_both_kinds_are_one_step(model: Model) -> None:
     await change(model, "m1", entry(SPAM, TOKENS[:4]))
     lessons = [
-        LessonCommit("m1", await model.entry("m1"), entry("ham", TOKENS), NOTE),
-        LessonCommit("m2", None, entry(HAM, TOKENS[2:]), NOTE),
-        LessonCommit("m3", None, entry("spam", TOKENS[:1]), NOTE),
+        Lesson("m1", await model.entry("m1"), entry("ham", TOKENS), NOTE),
+        Lesson("m2", None, entry(HAM, TOKENS[2:]), NOTE),
+        Lesson("m3", None, entry("spam", TOKENS[:1]), NOTE),
     ]
 
     answers = await model.commit_lessons(LessonBatch(lessons))

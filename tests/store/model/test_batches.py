@@ -21,7 +21,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.model.scripts import LessonBatch, LessonCommit
+from nbstream.store.model.scripts import Lesson, LessonBatch
 from tests.conftest import RedisServer
 from tests.store.algebra import NOTHING, equals_redis_exactly, stored, summed
 from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
@@ -105,13 +105,11 @@ async def entries_of(model: Model, message_keys: Iterable[str]) -> list[LedgerEn
     return [await model.entry(message_key) for message_key in message_keys]
 
 
-async def lessons_of(model: Model, round_: Round) -> list[LessonCommit]:
+async def lessons_of(model: Model, round_: Round) -> list[Lesson]:
     """The lessons that give these messages these contents."""
     olds = await entries_of(model, round_)
     news = [entry_of(key, content, old) for (key, content), old in zip(round_.items(), olds, strict=True)]
-    return [
-        LessonCommit(key, old, new, NOTE) for key, old, new in zip(round_, olds, news, strict=True) if old or new
-    ]
+    return [Lesson(key, old, new, NOTE) for key, old, new in zip(round_, olds, news, strict=True) if old or new]
 
 
 NEWEST_TO_OLDEST: Round = {f"m{n}": ("ham", TOKENS[:2], 1, [], 9 - n) for n in range(6)}
@@ -151,7 +149,7 @@ async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one
     assert await stored(many) == await summed(many)
 
 
-async def taught(model: Model, count: int = 5) -> list[LessonCommit]:
+async def taught(model: Model, count: int = 5) -> list[Lesson]:
     """The lessons by which a model has learned some messages."""
     lessons = await lessons_of(model, {f"m{n}": ("spam", TOKENS[:n], 1000, [(b"=x", n)], n) for n in range(count)})
     assert await is_one_change(model, await model.commit_lessons(LessonBatch(lessons)))
@@ -247,7 +245,7 @@ async def test_the_change_stream_keeps_the_changes_of_the_last_lessons(client: R
         await change(model, f"m{number}", entry("ham", TOKENS[:1]))
 
     for n in range(8):
-        lessons = [LessonCommit(f"b{n}.{i}", None, entry("ham", TOKENS[:1]), NOTE) for i in range(4)]
+        lessons = [Lesson(f"b{n}.{i}", None, entry("ham", TOKENS[:1]), NOTE) for i in range(4)]
         assert await is_one_change(model, await model.commit_lessons(LessonBatch(lessons)))
 
     entries: Any = await client.xrange(model.keys.changes)

@@ -20,7 +20,7 @@ from nbstream.store.model import file_model
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.store.model.scripts import LessonBatch, LessonCommit
+from nbstream.store.model.scripts import Lesson, LessonBatch
 from tests.store.lessons import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps
 from tests.store.notes import NOTE
 
@@ -96,7 +96,7 @@ async def test_a_lesson_that_replaces_what_another_has_changed_is_a_conflict_and
     before, present = await state(model), LedgerConflict(await model.entry("m1"))
 
     assert await model.commit_lesson("m1", stale, None, NOTE) == present
-    lessons = [LessonCommit("m1", None, entry("ham", TOKENS), NOTE)]
+    lessons = [Lesson("m1", None, entry("ham", TOKENS), NOTE)]
     assert await model.commit_lessons(LessonBatch(lessons)) == [present]
     assert await state(model) == before
     model.close()

@@ -9,19 +9,19 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scripts import (
     MAX_BATCH_COUNTS,
     MAX_BATCH_LESSONS,
+    Lesson,
     LessonBatch,
-    LessonCommit,
 )
 from tests.store.lessons import TOKENS, entry
 from tests.store.notes import NOTE
 
 
-def new_lesson(message_key: str, new: LedgerEntry) -> LessonCommit:
-    return LessonCommit(message_key, None, new, NOTE)
+def new_lesson(message_key: str, new: LedgerEntry) -> Lesson:
+    return Lesson(message_key, None, new, NOTE)
 
 
 def test_a_lesson_is_packed_with_the_fields_of_its_record_and_of_its_new_entry() -> None:
-    new, removal = entry("spam", TOKENS), LessonCommit("m", entry("ham", TOKENS), None, NOTE)
+    new, removal = entry("spam", TOKENS), Lesson("m", entry("ham", TOKENS), None, NOTE)
     learned = new_lesson("m", new)
 
     assert learned.note_fields == history_fields(new, NOTE, learned.attempt)

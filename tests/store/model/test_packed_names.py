@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.model.scripts import LessonBatch, LessonCommit, changed_counts
+from nbstream.store.model.scripts import Lesson, LessonBatch, changed_counts
 from nbstream.store.transfer.archive import CountsRecord
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.store.algebra import equals_redis_exactly
@@ -35,7 +35,7 @@ def readable(fields: dict[bytes, bytes]) -> Any:
 @pytest.mark.parametrize("tokens", [[], TOKENS, MANY], ids=["none", "some", "many"])
 async def test_a_change_says_which_counts_a_batch_has_changed(client: Redis, tokens: list[bytes]) -> None:
     model = await Model(client, "test", 3600).open()
-    lessons = [LessonCommit(f"m{n}", None, entry("spam", tokens, sums=[(b"=x", 7)]), NOTE) for n in range(2)]
+    lessons = [Lesson(f"m{n}", None, entry("spam", tokens, sums=[(b"=x", 7)]), NOTE) for n in range(2)]
     await model.commit_lessons(LessonBatch(lessons))
 
     assert readable(await last_change(model)) == ([*tokens, b"=x"], [("spam", [*[2000] * len(tokens), 14])])

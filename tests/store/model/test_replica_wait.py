@@ -12,7 +12,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.model.scripts import LessonBatch, LessonCommit
+from nbstream.store.model.scripts import Lesson, LessonBatch
 from tests.conftest import RedisServer
 from tests.store.notes import NOTE
 from tests.store.replicas import Pair, replicated
@@ -50,7 +50,7 @@ async def test_a_lesson_that_the_replica_lacks_is_refused_and_so_is_its_retry_un
         with pytest.raises(StoreRefuses):
             await model.commit_lesson("m1", None, ENTRY, NOTE)
         with pytest.raises(StoreRefuses):
-            await model.commit_lessons(LessonBatch([LessonCommit("m1", None, ENTRY, NOTE)]))
+            await model.commit_lessons(LessonBatch([Lesson("m1", None, ENTRY, NOTE)]))
         with pytest.raises(StoreRefuses):
             await model.confirm()
     finally:
@@ -68,7 +68,7 @@ async def test_several_lessons_that_the_replica_lacks_are_noted_as_refused(pair:
     pair.replica.hang()
     try:
         with pytest.raises(StoreRefuses):
-            await model.commit_lessons(LessonBatch([LessonCommit("m1", None, ENTRY, NOTE)]))
+            await model.commit_lessons(LessonBatch([Lesson("m1", None, ENTRY, NOTE)]))
     finally:
         pair.replica.go_on()
 

@@ -22,7 +22,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from nbstream.store.model.scripts import LessonBatch, LessonCommit
+from nbstream.store.model.scripts import Lesson, LessonBatch
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
 from nbstream.store.transfer import model_import as model_import_module
@@ -162,7 +162,7 @@ async def test_a_lesson_during_an_export_replaces_the_records_read_before(model:
         for first in (0, 50, 100):
             await model.commit_lessons(
                 LessonBatch(
-                    LessonCommit(f"b{number}", None, entry("spam", MANY[:9]), NOTE)
+                    Lesson(f"b{number}", None, entry("spam", MANY[:9]), NOTE)
                     for number in range(first, first + 50)
                 )
             )
