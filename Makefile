@@ -22,7 +22,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy strangers picture screenshots reference docs dist deb container format clean python redis corpora
+.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy picture screenshots reference docs dist deb container format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -72,7 +72,7 @@ SECONDS ?= 60
 fuzz: $(VENV)/fuzz.stamp $(LIBRARY)
 	$(VENV)/bin/python -m tests.fuzz --seconds $(SECONDS) $(ONLY)
 
-# The folder of the archives of real mail, for the four that follow.
+# The folder of the archives of real mail, for the three that follow.
 CORPORA ?= $(NBSTREAM_CORPORA)
 
 # The speed, beside the peers that .ci/bench-packages.txt names, into tests/benchmarks/SPEED.md and SPEED.json:
@@ -84,10 +84,6 @@ bench: corpora $(VENV)/test.stamp $(LIBRARY)
 # Some sections or streams alone, printed: make accuracy CORPORA=DIR ONLY='inbox trec07p-b'
 accuracy: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.accuracy '$(CORPORA)' $(ONLY)
-
-# What strangers can do to a filter, on real mail, into tests/benchmarks/STRANGERS.md: make strangers CORPORA=DIR
-strangers: corpora $(VENV)/test.stamp
-	$(VENV)/bin/python -m tests.benchmarks.strangers '$(CORPORA)'
 
 # The picture of `nbstream tune` in the handbook, of the scores of the same mail: make picture CORPORA=DIR
 picture: corpora $(VENV)/test.stamp

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,9 @@ import pytest
 from nbstream.evaluation.run import EvaluationRow
 from nbstream.policy.verdict import Verdict
 from tests.benchmarks import accuracy
-from tests.benchmarks.page import page
 from tests.benchmarks.plan import (
     BOTH,
-    BUDGET_RUNS,
     CORRECTED,
-    INBOX,
-    MAIL,
     PEERS,
     RUNS,
     SMS,
@@ -89,40 +84,6 @@ def test_a_run_has_a_row_for_each_message_and_its_figures_are_the_same_each_time
     assert {row.verdict for row in once.rows} == {Verdict.HAM, Verdict.UNSURE, Verdict.SPAM}
 
 
-def test_the_inbox_is_measured_after_the_taught_messages() -> None:
-    taught = INBOX[TREC][0].taught
-    learning = EvaluationRow("ham", 9.0, 1.0, Verdict.SPAM)
-    begun = replace(outcome(), rows=(*[learning] * taught, *outcome().rows), corrections=7)
-    outcomes = {**dict.fromkeys(RUNS, outcome()), **dict.fromkeys(INBOX[TREC], begun)}
-
-    section = page(outcomes).partition("## The regime of real life")[2].partition("## ")[0]
-
-    ours = cells(section, f"{TREC} | 500 | yes |")
-    assert (ours[1], ours[3], ours[7]) == ("500", "0.00 (0.00 to 0.00)", "7 (7 to 7)")
-
-
-def test_contradictions_that_are_not_believed_are_a_target() -> None:
-    doubtful = replace(outcome(), contradictions=40, believed=90.0, believed_twice=99.5)
-    outcomes = {**dict.fromkeys(RUNS, outcome()), Run(TREC): doubtful}
-
-    written = page(outcomes)
-
-    target = cells(written, f"{TREC} | contradictions not believed %")
-    assert target[2:] == ["1", "5.00", "10.00", "**not met** by 5.00"]
-    assert cells(written, f"{TREC} | not believed when said twice %")[2:] == ["1", "1.00", "0.50", "met"]
-    assert cells(written.partition("## Contradictions")[2], f"{TREC} | 40 |")[1:] == ["40", "10.00", "0.50"]
-
-
-def test_the_two_streams_of_one_run_are_an_index_that_says_where_their_messages_are(tmp_path: Path) -> None:
-    indexes = [write_corpus(tmp_path / name, 3) for name in ("one", "two")]
-
-    lines = [line for index in indexes for line in accuracy.absolute_lines(index)]
-
-    paths = [Path(line.rstrip("\n").partition("\t")[2]) for line in lines]
-    assert len(paths) == 6
-    assert all(path.is_absolute() and path.is_file() for path in paths)
-
-
 def test_corrected_labels_are_a_stream_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = write_corpus(tmp_path / "trec07p-b", 3)
     index.write_text("ham\tdata/000041.eml\nham\tdata/000042.eml\nspam\tdata/000410.eml\n")
@@ -138,18 +99,3 @@ def test_corrected_labels_are_a_stream_of_their_own(tmp_path: Path, monkeypatch:
     corrections.write_text(heads + "trec07p\t410\tham\tspam\tan advertisement\n")
     with pytest.raises(ValueError, match=r"410\.eml has the label spam"):
         accuracy.correct(index)
-
-
-def test_a_budget_is_compared_with_its_outcome_and_its_price() -> None:
-    overdrawn = {**BUDGET, "ham_lost": 20, "realised": 0.005, "p_value": 0.0001, "spam_missed": 0.01}
-    never = dict.fromkeys(BUDGET, None) | {"asked": 0.01, "ham": 0, "ham_lost": 0}
-    outcomes = {run: replace(outcome(), budget=BUDGET) for run in RUNS}
-    outcomes[BUDGET_RUNS[0]] = replace(outcome(), budget=overdrawn)
-    outcomes[BUDGET_RUNS[-1]] = replace(outcome(), budget=never)
-
-    section = page(outcomes).partition("## Budgets")[2].partition("##")[0].splitlines()
-
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section if line.startswith("| ")]
-    assert rows[2] == [TREC, "0.1 %", "1000", "4000", "20", "0.500", "0.00", "1.00", "0.50", "**not kept**, met"]
-    assert rows[3][-1] == "kept, **not met** by 0.25"
-    assert rows[-1] == [f"{MAIL[-1]} `--regime errors`", "1 %", "-", "0", "0", "-", "-", "-", "-", "-"]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import tarfile
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.benchmarks import accuracy, new_kinds
-from tests.benchmarks.new_kinds import EVERYDAY, FILTERS, Mail, Outcome, members, rows
+from tests.benchmarks.new_kinds import EVERYDAY, members
 from tests.letters import letters
 
 HTML_PART = b"Content-Type: text/html\n\n<p>meeting agenda for our readers</p>"
@@ -74,48 +73,3 @@ def test_what_is_taught_has_no_ham_of_the_kind_and_no_tested_message(tmp_path: P
     tested = {mail.path for mail in (*member.labelled, *member.ham, *member.spam)}
     assert tested.isdisjoint(mail.path for mail in member.taught)
     assert len(tested) == len(member.labelled) + len(member.ham) + len(member.spam)
-
-
-def test_a_message_is_grouped_by_its_header_and_its_parts(tmp_path: Path) -> None:
-    (tmp_path / "1.eml").write_bytes(
-        b"From: The List <list@Lists.example.org>\nList-Id: <a.lists.example.org>\n"
-        b"Date: Sat, 21 Nov 2020 10:00:00 +0000\nContent-Type: text/html\n\n<p>hello</p>\n"
-    )
-    (tmp_path / "index.tsv").write_text("ham\t1.eml\n")
-
-    (mail,) = new_kinds.read_corpus(tmp_path / "index.tsv")
-
-    path = str(tmp_path / "1.eml")
-    assert mail == Mail(path, "ham", "lists.example.org", True, True, 2020, kind="", source="")
-
-
-def test_a_family_is_the_mean_of_its_members_with_an_interval_over_them() -> None:
-    rates = [{FILTERS[0]: (lost, 8.0), FILTERS[1]: (50.0, 1.0)} for lost in (10.0, 30.0)]
-
-    (row,) = rows(Outcome("bulk", 3, each) for each in rates)
-
-    assert row[1:3] == ("2", "3")
-    assert row[3:] == (
-        "20.0 (10.0 to 30.0)",
-        "8.0 (8.0 to 8.0)",
-        "50.0 (50.0 to 50.0)",
-        "1.0 (1.0 to 1.0)",
-        *["-"] * 4,
-    )
-
-
-@pytest.mark.parametrize("name", new_kinds.PEERS)
-def test_a_peer_learns_and_judges_the_same_files(name: str, tmp_path: Path) -> None:
-    if not new_kinds.is_installed(name):
-        pytest.skip(f"{name} is not installed")
-    write_everyday_mail(tmp_path, 200)
-    corpus = new_kinds.read_corpus(tmp_path / EVERYDAY / "index.tsv")
-    (tmp_path / "words").mkdir()
-
-    with closing(new_kinds.PEERS[name](tmp_path / "words")) as peer:
-        peer.learn(corpus)
-        called_spam = peer.called_spam(corpus)
-
-    assert len(called_spam) == len(corpus)
-    assert any(called_spam)
-    assert not any(called for called, mail in zip(called_spam, corpus, strict=True) if mail.is_ham)

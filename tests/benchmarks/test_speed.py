@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.speed import feedback, learning, lesson, listeners, stages
+from tests.benchmarks.speed import feedback, learning, listeners, stages
 from tests.benchmarks.speed.bench import Bench, Scale
-from tests.benchmarks.speed.clients import Http, Smtp, all_of, at_rate
+from tests.benchmarks.speed.clients import Smtp, all_of, at_rate
 from tests.benchmarks.speed.figures import OURS, Figure, Report, Skip
-from tests.benchmarks.speed.lesson_stages import DAEMON, STAGES
 from tests.benchmarks.speed.page import page
 from tests.benchmarks.speed.plan import (
     BOGOFILTER,
@@ -23,13 +19,11 @@ from tests.benchmarks.speed.plan import (
     CHECK,
     CPU_MICROSECONDS,
     HTTP,
-    MICROSECONDS,
     RATE,
     SMTP,
     UNSYNCED,
     http_lessons,
 )
-from tests.benchmarks.speed.processes import CannotMeasure
 from tests.benchmarks.speed.sink import Sink
 from tests.letters import write_corpus
 
@@ -80,24 +74,6 @@ async def test_a_client_sends_each_message_once_and_times_every_answer() -> None
     assert paced.waits
 
 
-async def test_a_bad_answer_ends_the_load_with_its_text() -> None:
-    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\n\r\nlate")
-        await writer.drain()
-        writer.close()
-
-    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
-    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-    async def connect() -> Http:
-        return await Http.to(address)
-
-    with pytest.raises(CannotMeasure, match="503"):
-        await all_of(connect, [Http.request("/", b"")], 1)
-    server.close()
-
-
 def small(tmp_path: Path, part: str) -> Bench:
     """A run over letters that takes moments."""
     scale = Scale(
@@ -123,26 +99,6 @@ def test_the_stages_of_a_check_are_measured(tmp_path: Path, redis_binary: Path) 
     assert bench.report.find("stages", CHECK, CPU_MICROSECONDS)
     assert all(figure.median > 0 for figure in bench.report.figures)
     assert Report.from_json(bench.saved.read_text()) == bench.report
-
-
-@pytest.mark.soak  # it starts several daemons
-def test_what_a_lesson_costs_redis_is_measured_beside_the_same_increments_alone(
-    tmp_path: Path, redis_binary: Path
-) -> None:
-    bench = small(tmp_path, "lesson")
-
-    lesson.run(bench)
-
-    written = {figure.case: figure.median for figure in bench.report.figures if figure.unit == BYTES_WRITTEN}
-    assert written["1 at once"] == pytest.approx(
-        sum(v for case, v in written.items() if case.startswith("1 at once:"))
-    )
-    assert written["64 at once"] < written["4 at once"] < written["1 at once"]
-    assert written["1 at once"] < written[f"{lesson.FLOOR}HINCRBY"]
-    assert {figure.unit for figure in bench.report.figures} == {CPU_MICROSECONDS, MICROSECONDS, BYTES_WRITTEN}
-    stages = {figure.case.partition("through HTTP: ")[2]: figure.median for figure in bench.report.figures}
-    assert stages.keys() >= {stage.name for stage in STAGES}
-    assert stages[DAEMON] > 0
 
 
 @pytest.mark.soak  # it starts several daemons
@@ -188,33 +144,3 @@ def test_http_lessons(  # a short name: sockets lie in the folder of the test
         written = bench.report.find("feedback", case, BYTES_WRITTEN)
         assert written
         assert written.median > 0
-
-
-def test_a_part_that_cannot_be_measured_is_reported_as_skipped(tmp_path: Path) -> None:
-    arguments = map(str, (tmp_path / "none", tmp_path, tmp_path, tmp_path / "found.json", ROOT))
-    words = [sys.executable, "-m", "tests.benchmarks.speed.part", "stages", *arguments]
-
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
-
-    assert done.returncode == 0, done.stderr
-    (skip,) = Report.from_json((tmp_path / "found.json").read_text()).skips
-    assert skip.what == "the rest"
-    assert "No such file" in skip.why
-
-
-def test_a_native_library_that_does_not_fit_is_not_replaced_by_the_python_engine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("NBSTREAM_ENGINE", raising=False)
-    shutil.copytree(ROOT / "nbstream", tmp_path / "nbstream", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    words = [sys.executable, "-m", "tests.benchmarks.speed", str(tmp_path), "--tree", str(tmp_path)]
-
-    def said() -> str:
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == 1
-        return done.stderr
-
-    assert "has no trec07p-20k.tar.xz" in said()  # without a library Python is measured
-    (tmp_path / "nbstream" / "engine" / "libnbstream_native.so").write_bytes(b"of another version")
-    assert said().startswith("bench: the native library cannot be loaded")
-    assert said().endswith(f"; build it: python -m tools.build_native, in {tmp_path}\n")

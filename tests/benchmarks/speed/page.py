@@ -72,18 +72,6 @@ Memory of a worker with tokens is what no other process uses (`Private_*` in `/p
 worker takes the place of one of two that was killed; its time is from the first moment of its process until it is
 ready.
 """,
-    "lesson": """\
-## One lesson
-
-2,000 messages that the model does not know, committed in steps without a daemon: those that wait at the same time
-are a step for each class. CPU is that of the thread of Redis that carries out commands; what one of them takes is
-what Redis measured, the script with what it calls. The floor has the same increments and nothing else: no ledger,
-no history, no change that mirrors follow. AOF is the append-only file, where each change of a count is a name and
-a number of HSET.
-
-Below: the CPU of a daemon that learns such messages through HTTP over four connections, by stage. A sampler in the
-daemon notes at each millisecond of CPU where it is; it takes some percent of each stage.
-""",
 }
 
 

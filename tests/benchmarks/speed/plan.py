@@ -13,7 +13,6 @@ PARTS = {
     "learning": 600.0,
     "feedback": 600.0,
     "start": 300.0,
-    "lesson": 600.0,
 }
 """The parts, and the seconds after which each one is ended: three times its duration on a quiet machine."""
 
@@ -22,7 +21,6 @@ SECONDS_OF_LARGE = 1_500.0
 UNTAUGHT = {"start"}
 
 CPU_MICROSECONDS = "µs CPU each"
-MICROSECONDS = "µs each"
 CPU_MILLISECONDS = "ms CPU each"
 RATE = "a second"
 MILLISECONDS = "ms"
