@@ -22,7 +22,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy picture screenshots reference docs dist deb container format clean python redis corpora
+.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy picture screenshots reference docs dist release deb container format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -111,6 +111,14 @@ dist: $(VENV)/test.stamp
 	$(VENV)/bin/pip wheel --quiet --disable-pip-version-check --no-index --no-deps --no-build-isolation \
 		--wheel-dir $(DIST) $(DIST)/nbstream-*.tar.gz
 	@ls -l $(DIST)
+
+# What a release is made of, see RELEASING.md: built from a clone in which everything is committed, installed and run,
+# listed in SHA256SUMS, and signed where git has a key.
+release: $(VENV)/test.stamp
+	$(VENV)/bin/python -m tools.release check
+	$(MAKE) dist
+	$(PYTEST) -r s -m soak tests/deploy/test_dist.py
+	$(VENV)/bin/python -m tools.release sign $(DIST)
 
 # The Debian package, for the release that this runs on: make deb. It needs cargo, and fetches what nbstream depends on.
 deb: $(VENV)/test.stamp

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         Verdict,
     )
 
-__version__ = "0.12.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "AsyncSpamFilter",

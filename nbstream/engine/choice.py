@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from nbstream import __version__
 from nbstream.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _ELF_64_BITS = b"\x7fELF\x02"
 _ELF_HEADER = struct.Struct("=40xQ10xHH2x")  # where the table of sections begins, and its size
 
 _TOKENIZER_FILE = _FOLDER.parent / "tokens" / "__init__.py"  # ``MODEL_FORMAT`` is there
-_INTERFACE_FILES = (_FOLDER / "interface.h", _TOKENIZER_FILE)
+_INTERFACE_FILES = (_FOLDER / "interface.h", _TOKENIZER_FILE, _FOLDER.parent / "__init__.py")
 
 
 class LibraryUnfit(Exception):
@@ -69,9 +68,9 @@ def _is_whole(file: Path) -> bool:
 
 
 def interface_checksum() -> int:
-    """Return the checksum of the interface: FNV-1a with 64 bits of its files and the version."""
+    """Return the checksum of the interface: FNV-1a with 64 bits of its files."""
     checksum = 0xCBF29CE484222325
-    for byte in b"".join(file.read_bytes() for file in _INTERFACE_FILES) + __version__.encode():
+    for byte in b"".join(file.read_bytes() for file in _INTERFACE_FILES):
         checksum = (checksum ^ byte) * 0x100000001B3 % (1 << 64)
     return checksum
 

@@ -35,10 +35,10 @@ def test_python_goes_on_without_a_library_and_says_why() -> None:
 def test_a_library_of_other_tokens_is_refused(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interface, tokenizer = choice._INTERFACE_FILES
+    interface, tokenizer, package = choice._INTERFACE_FILES
     other = tmp_path / "tokens.py"
     other.write_text(tokenizer.read_text().replace("MODEL_FORMAT = ", "MODEL_FORMAT = 1"))
-    monkeypatch.setattr(choice, "_INTERFACE_FILES", (interface, other))
+    monkeypatch.setattr(choice, "_INTERFACE_FILES", (interface, other, package))
     assert choose_engine(file=built, environment={}).name == "python"
     with pytest.raises(ConfigError, match="built for another version"):
         choose_engine(file=built, environment={ENVIRONMENT: "native"})

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
 
-from nbstream import __version__
 from nbstream.engine.choice import LIBRARY_FILE, LibraryUnfit, interface_checksum, load_library
 from tests.engine.native import native_library
 
@@ -37,8 +35,3 @@ def test_a_library_that_is_cut_is_refused_before_it_is_mapped(tmp_path: Path) ->
         file.write_bytes(whole[:length])
         with pytest.raises(LibraryUnfit, match="is cut"):
             load_library(file)
-
-
-def test_the_crate_has_the_version_of_the_package() -> None:
-    manifest = Path(__file__).parent.parent.parent / "native" / "Cargo.toml"
-    assert tomllib.loads(manifest.read_text())["package"]["version"] == __version__

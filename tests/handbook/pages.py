@@ -15,7 +15,9 @@ WRITTEN = [
     path for path in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in path.relative_to(ROOT).parts
 ]
 """The pages that no program makes."""
-PAGES = [README, DEPLOY_README, *WRITTEN]
+OUTSIDE = [README, DEPLOY_README, ROOT / "SECURITY.md", ROOT / "RELEASING.md"]
+"""The pages that do not belong to the handbook."""
+PAGES = [*OUTSIDE, *WRITTEN]
 
 
 def page(name: str) -> str:

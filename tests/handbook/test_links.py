@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nbstream
-from tests.handbook.pages import DEPLOY_README, PAGES, README, ROOT, name_of
+from tests.handbook.pages import OUTSIDE, PAGES, ROOT, name_of
 
 PACKAGE = Path(nbstream.__file__).parent
 _OUTSIDE = re.compile(r"https?://")
@@ -28,7 +28,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[-\s]+", "-", word) for word in words}
 
 
-@pytest.mark.parametrize("path", [README, DEPLOY_README], ids=name_of)
+@pytest.mark.parametrize("path", OUTSIDE, ids=name_of)
 def test_every_link_of_the_pages_outside_of_docs_leads_somewhere(path: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", path.read_text())
     assert links

@@ -10,6 +10,7 @@ mod take_apart;
 
 const INTERFACE: &[u8] = include_bytes!("../../../nbstream/engine/interface.h");
 const TOKENIZER: &[u8] = include_bytes!("../../../nbstream/tokens/__init__.py"); // its version is there
+const PACKAGE: &[u8] = include_bytes!("../../../nbstream/__init__.py"); // and that of nbstream here
 
 /// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv/), of what follows the text with the hash `before`.
 const fn fnv1a(before: u64, text: &[u8]) -> u64 {
@@ -22,12 +23,9 @@ const fn fnv1a(before: u64, text: &[u8]) -> u64 {
     hash
 }
 
-const CHECKSUM: u64 = fnv1a(
-    fnv1a(fnv1a(0xcbf2_9ce4_8422_2325, INTERFACE), TOKENIZER),
-    env!("CARGO_PKG_VERSION").as_bytes(),
-);
+const CHECKSUM: u64 = fnv1a(fnv1a(fnv1a(0xcbf2_9ce4_8422_2325, INTERFACE), TOKENIZER), PACKAGE);
 
-/// The checksum of the interface, of the version of the tokenizer and of the version that this library was built with.
+/// The checksum of the interface, of the tokenizer's version and of nbstream's that this library was built with.
 #[no_mangle]
 pub extern "C" fn nbn_interface_checksum() -> u64 {
     CHECKSUM
