@@ -22,7 +22,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy picture screenshots reference docs dist release deb container format clean python redis corpora
+.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy screenshots reference docs dist release deb container format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -84,10 +84,6 @@ bench: corpora $(VENV)/test.stamp $(LIBRARY)
 # Some sections or streams alone, printed: make accuracy CORPORA=DIR ONLY='inbox trec07p-b'
 accuracy: corpora $(VENV)/test.stamp
 	$(VENV)/bin/python -m tests.benchmarks.accuracy '$(CORPORA)' $(ONLY)
-
-# The picture of `nbstream tune` in the handbook, of the scores of the same mail: make picture CORPORA=DIR
-picture: corpora $(VENV)/test.stamp
-	$(VENV)/bin/python -m tests.benchmarks.picture '$(CORPORA)'
 
 # The pictures of the page in the handbook, of made-up mail, into docs/page/. It needs Debian's package chromium.
 screenshots: $(VENV)/test.stamp $(LIBRARY)

@@ -17,7 +17,7 @@ INSTALLED = {
 }
 """The path below the prefix where the script of each shell is installed; a shell finds it there below /usr."""
 
-_FILES = (arguments.file_path, arguments.nonempty_path, arguments.plot_file)
+_FILES = (arguments.file_path, arguments.nonempty_path)
 
 
 def script(shell: str) -> str:

@@ -147,13 +147,6 @@ def fraction(text: str) -> float:
     return number
 
 
-def plot_file(text: str) -> Path:
-    """Return the path of a file in a format that pictures are written in."""
-    if not text.lower().endswith((".svg", ".png", ".pdf")):
-        raise argparse.ArgumentTypeError(f"{text} ends in none of .svg, .png, .pdf")
-    return Path(text)
-
-
 def whole_number(text: str) -> int:
     """Return a whole number that is not negative."""
     if not text.isdecimal():

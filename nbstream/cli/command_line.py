@@ -717,14 +717,13 @@ def _add_evaluate(commands: Commands) -> None:
             "nbstream evaluate index.tsv --scores scores.tsv --suspects suspects.tsv",
             "nbstream evaluate --spam ~/Maildir/.Junk --ham ~/Maildir --regime errors --json",
         ),
-        exit_codes={78: "A picture needs matplotlib, which is not installed."},
     )
     evaluate.add_argument(
         "index",
         nargs="?",
         type=arguments.file_path,
         metavar="INDEX",
-        help="lines of label<TAB>path, maybe with <TAB>user, in stream order, or a .csv or .tsv of label and text",
+        help="lines of label<TAB>path in stream order, or a .csv or .tsv of label and text",
     )
     for label in ("spam", "ham"):
         evaluate.add_argument(
@@ -791,19 +790,10 @@ def _add_evaluate(commands: Commands) -> None:
         help="score (log-odds in nats), P(spam) and verdict of each message, as TSV",
     )
     evaluate.add_argument(
-        "--plot", type=arguments.file_path, metavar="FILE.png", help="ROC, learning curve and histograms"
-    )
-    evaluate.add_argument(
         "--suspects",
         type=arguments.file_path,
         metavar="FILE",
         help="messages whose label may be wrong, as TSV: all others contradict it. For the default regime",
-    )
-    evaluate.add_argument(
-        "--models",
-        action="store_true",
-        help="compare own models of the users of INDEX over a common one, which learns the first --taught labels, "
-        "with each of the two alone; users correct what lies in the wrong folder",
     )
     evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
 
@@ -814,8 +804,7 @@ def _add_tune(commands: Commands) -> None:
         "tune",
         "what other thresholds would have done to the mail labelled last",
         details="With --with it says which verdicts another configuration would change.",
-        examples=("nbstream tune", "nbstream tune --with other.yaml --plot tune.svg"),
-        exit_codes={78: "A picture needs matplotlib, which is not installed."},
+        examples=("nbstream tune", "nbstream tune --with other.yaml"),
     )
     tune.add_argument(
         "--with",
@@ -823,12 +812,6 @@ def _add_tune(commands: Commands) -> None:
         type=arguments.file_path,
         metavar="FILE",
         help="compare the verdict section of this configuration",
-    )
-    tune.add_argument(
-        "--plot",
-        type=arguments.plot_file,
-        metavar="FILE.svg|png|pdf",
-        help="costs, and errors by threshold",
     )
     tune.add_argument("--json", action="store_true", help="one JSON object")
 

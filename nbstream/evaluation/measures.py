@@ -102,19 +102,6 @@ def expected_calibration_error(is_spam: BoolArray, probability: FloatArray, bins
     return float(np.abs(np.add.reduceat(sorted_probability - sorted_is_spam, starts)).sum() / n)
 
 
-def roc_percent(is_spam: BoolArray, score: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the ROC curve: ham called spam and spam missed, in percent, for all thresholds, the highest first.
-
-    There must be at least one ham and one spam.
-    """
-    order = np.argsort(-score)
-    sorted_score, sorted_is_spam = score[order], is_spam[order]
-    last = np.append(np.flatnonzero(np.diff(sorted_score)), len(sorted_score) - 1)  # of each run of equal scores
-    spam_caught = np.concatenate([[0], np.cumsum(sorted_is_spam)[last]])
-    ham_lost = np.concatenate([[0], np.cumsum(~sorted_is_spam)[last]])
-    return 100.0 * ham_lost / ham_lost[-1], 100.0 * (1 - spam_caught / spam_caught[-1])
-
-
 @dataclass(frozen=True, slots=True)
 class IntervalEstimate:
     """Estimates with the ends of their intervals, three arrays of one shape; nan is unknown."""
@@ -126,12 +113,6 @@ class IntervalEstimate:
     def scaled(self, factor: float | FloatArray) -> IntervalEstimate:
         """Return the estimates multiplied by ``factor``, which is not negative."""
         return IntervalEstimate(factor * self.value, factor * self.lower, factor * self.upper)
-
-    def at_least(self, limit: float) -> IntervalEstimate:
-        """Return the estimates with all values and ends below ``limit`` replaced by it."""
-        return IntervalEstimate(
-            np.maximum(self.value, limit), np.maximum(self.lower, limit), np.maximum(self.upper, limit)
-        )
 
 
 def wilson_interval(counts: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import InputError
@@ -30,22 +30,12 @@ _INSPECTED_LINES = 10  # more than one, because some files of an index may be mi
 class LabelledContent:
     """One message of a stream and its true label; bytes are mail, a str is a text without header fields.
 
-    ``name`` says where it is: its path, or the line of a table where it ends. ``user`` is whose mail it is, empty
-    where the index does not say.
+    ``name`` says where it is: its path, or the line of a table where it ends.
     """
 
     label: str
     content: bytes | str
     name: str = ""
-    user: str = ""
-
-
-class IndexLine(NamedTuple):
-    """A line of an index: the label, the path and the user, who is empty where the line has none."""
-
-    label: str
-    path: Path
-    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +76,8 @@ def read_stream(path: Path) -> LabelledStream:
     return LabelledStream("an index of messages", len(lines), _read_files(lines))
 
 
-def read_index(index: Path, limit: int | None) -> list[IndexLine]:
-    """Return the lines of an index: label, path and, if there is another tab, the user of the message.
+def read_index(index: Path, limit: int | None) -> list[tuple[str, Path]]:
+    """Return the lines of an index: label and path; what follows another tab is ignored.
 
     Paths are relative to the folder of the index. Raises ``InputError``, also for a missing message, so that a
     long run does not fail in the middle.
@@ -95,12 +85,12 @@ def read_index(index: Path, limit: int | None) -> list[IndexLine]:
     lines = []
     for number, line in enumerate(_read_text(index).splitlines()[:limit], start=1):
         label, tab, rest = line.partition("\t")
-        path, _, user = rest.partition("\t")
+        path = rest.partition("\t")[0]
         if not tab or label not in CLASSES:
             raise InputError(f"{index}:{number}: must be spam or ham, a tab, and a path")
         if not (index.parent / path).exists():
             raise InputError(f"{index}:{number}: there is no {path}")
-        lines.append(IndexLine(label, index.parent / path, user))
+        lines.append((label, index.parent / path))
     return lines
 
 
@@ -158,10 +148,10 @@ def _read_table(path: Path, delimiter: str) -> list[LabelledContent]:
     return texts
 
 
-def _read_files(lines: Iterable[IndexLine]) -> Iterator[LabelledContent]:
-    for label, path, user in lines:
+def _read_files(lines: Iterable[tuple[str, Path]]) -> Iterator[LabelledContent]:
+    for label, path in lines:
         try:
-            yield LabelledContent(label, path.read_bytes(), str(path), user)
+            yield LabelledContent(label, path.read_bytes(), str(path))
         except OSError as error:
             raise InputError(f"{path}: {error.strerror}") from error
 

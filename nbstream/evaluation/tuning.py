@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     IntArray: TypeAlias = NDArray[np.int64]
 
-_CURVE_POINTS = 60
 _CLASS_EDGES = (0.0, 0.0001, 0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999, 0.9999)
 _VERDICTS = (Verdict.HAM, Verdict.UNSURE, Verdict.SPAM, Verdict.REJECT)
 
@@ -136,16 +135,6 @@ def count_errors(sample: LabelledSample, thresholds: FloatArray) -> ErrorCounts:
         ham_called_spam=len(hams) - np.searchsorted(hams, thresholds).astype(np.int64),
         spam_missed=np.searchsorted(spams, thresholds).astype(np.int64),
     )
-
-
-def candidate_thresholds(hams: FloatArray) -> FloatArray:
-    """Return thresholds just above the P(spam) of a ham, from one that loses none to one that loses all.
-
-    ``hams`` are at least one, the lowest first. Of many ham, only some are used, for 61 thresholds at most.
-    """
-    ranks = np.unique(np.geomspace(1, len(hams), _CURVE_POINTS).round().astype(int))
-    just_above = np.nextafter(hams[len(hams) - ranks], math.inf)
-    return np.append(just_above, 0.0)
 
 
 def count_errors_at(sample: LabelledSample, thresholds: Thresholds) -> ErrorCounts:

@@ -181,7 +181,7 @@ def read_corpus(index: Path) -> list[Mail]:
     lines = (line.split("\t") for line in file.read_text().splitlines()) if file.is_file() else ()
     kinds = {path: (kind, source) for path, _, kind, source, *_ in lines}
     corpus = []
-    for label, path, _ in read_index(index, None):
+    for label, path in read_index(index, None):
         message = make_message_reader(_settings()).read_incoming(path.read_bytes())
         addresses, date = read_from(message.fields)[0], message.first_field("date")
         year = _YEAR.search(date.text) if date else None

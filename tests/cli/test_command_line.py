@@ -69,7 +69,6 @@ def test_no_word_can_move_the_terminal(capsys: pytest.CaptureFixture[str]) -> No
         "learn spam",
         "unlearn",
         "evaluate --ham x --spam",
-        "evaluate index --plot",
         "tune --with",
         "status -c",
         "config check",

@@ -19,9 +19,9 @@ HEAVY = {
     name
     for name, distributions in packages_distributions().items()
     if {name.lower().replace("_", "-") for name in distributions} & DEPENDENCIES
-} | {"asyncio", "matplotlib", "ssl"}
+} | {"asyncio", "ssl"}
 
-SERVING = {"aiohttp", "aiosmtpd", "uvloop", "prometheus_client", "matplotlib"}
+SERVING = {"aiohttp", "aiosmtpd", "uvloop", "prometheus_client"}
 
 
 def loaded(*words: str, code: int = 0) -> set[str]:

@@ -121,19 +121,6 @@ def test_calibration_error_of_a_true_probability_is_zero() -> None:
     assert measures.expected_calibration_error(is_spam, np.full(120, 0.75)) == pytest.approx(0.5)
 
 
-@given(scored)
-def test_the_area_over_the_roc_curve_is_one_minus_auc(pairs: list[tuple[bool, int]]) -> None:
-    is_spam, score = arrays(pairs)
-    if is_spam.all() or not is_spam.any():
-        return
-
-    lost, missed = measures.roc_percent(is_spam, score)
-
-    assert (lost[0], missed[0], lost[-1], missed[-1]) == (0.0, 100.0, 100.0, 0.0)
-    area = np.trapezoid(missed, lost) / 100
-    assert area == pytest.approx(measures.one_minus_auc_percent(is_spam, score))
-
-
 def test_without_messages_every_measure_is_undefined() -> None:
     none, no_scores = np.array([], dtype=np.bool_), np.array([], dtype=np.float64)
 

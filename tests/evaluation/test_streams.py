@@ -29,15 +29,11 @@ def test_an_index_gives_its_files_as_mail_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_an_index_may_say_whose_mail_each_message_is(tmp_path: Path) -> None:
-    index = write_corpus(tmp_path / "corpus", 3)
-    lines = index.read_text().splitlines()
-    index.write_text(f"{lines[0]}\tada@example.org\n{lines[1]}\n{lines[2]}\tbob\n")
+def test_what_follows_the_path_in_an_index_is_ignored(tmp_path: Path) -> None:
+    index = write_corpus(tmp_path / "corpus", 2)
+    index.write_text(index.read_text().replace("\n", "\tada@example.org\n"))
 
-    stream = read_stream(index)
-
-    assert (stream.description, stream.count) == ("an index of messages", 3)
-    assert [message.user for message in stream.messages] == ["ada@example.org", "", "bob"]
+    assert len(list(read_stream(index).messages)) == 2
 
 
 @pytest.mark.parametrize("limit", [0, 3, 9])

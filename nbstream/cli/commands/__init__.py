@@ -8,8 +8,6 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from nbstream.errors import ConfigError
-
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -29,11 +27,3 @@ def import_command(name: str) -> ModuleType:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def import_plots(name: str = "nbstream.evaluation.plots") -> ModuleType:
-    """Return the module that draws the plots, which is imported for ``--plot`` alone. Raises ``ConfigError``."""
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as error:  # matplotlib is an extra
-        raise ConfigError("--plot needs matplotlib: pip install 'matplotlib>=3.9,<4'") from error

@@ -23,12 +23,10 @@ from nbstream.assembly.store import open_temporary_model
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.table_counts import make_counts
 from nbstream.cli import interrupts, message_files
-from nbstream.cli.commands import import_plots
 from nbstream.cli.terminal import check_writable, print_note, report_errors, translate_write_errors
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
-from nbstream.evaluation.own_models import OwnModelsReport, evaluate_own_models
 from nbstream.evaluation.run import (
     CachingTokenizer,
     EvaluationOptions,
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
     from nbstream.evaluation.report import EvaluationReport
     from nbstream.evaluation.streams import LabelledStream
     from nbstream.evaluation.suspects import SuspectRow
-    from nbstream.filter import Filter
     from nbstream.store.model.model import Model
 
 _LESSON_SECONDS = 15.0  # more than two commands of Redis may take
@@ -60,9 +57,8 @@ def run(options: argparse.Namespace) -> int:
     _check_usage(options)
     file = config.find_config_file(options.config)
     settings = config.load_settings(file)
-    outputs = (options.json_file, options.scores, options.plot, options.suspects)
+    outputs = (options.json_file, options.scores, options.suspects)
     check_writable([path for path in outputs if path])
-    plots = import_plots() if options.plot else None
     errors: list[InputError] = []
     if options.config is None:
         print_note(f"configuration: {file or 'the defaults'}")
@@ -70,10 +66,6 @@ def run(options: argparse.Namespace) -> int:
     evaluation_options = EvaluationOptions(
         options.regime, options.label_noise, options.seed, options.taught, options.other
     )
-    if options.models:
-        own_models = interrupts.run_interruptible(_run_models(settings, options, stream))
-        print(own_models.to_json() if options.json else own_models.to_text())
-        return 0
     skip = evaluation_options.taught_messages if options.skip is None else options.skip
     result, suspects = interrupts.run_interruptible(_run(settings, options, stream, evaluation_options))
     if errors and len({row.label for row in result.rows}) < len(CLASSES):  # nothing can be said of one class alone
@@ -91,10 +83,6 @@ def run(options: argparse.Namespace) -> int:
         advice = ": look at them before you teach them" if suspects else ""
         print(f"{described}{advice}.", file=sys.stderr if options.json else sys.stdout)
     _write_outputs(options, result, measured, suspects)
-    if plots:
-        columns = report.RowArrays.from_rows(result.rows[skip:])
-        with translate_write_errors(options.plot):
-            plots.write_run_plot(options.plot, columns, skip, result.thresholds)
     return report_errors(errors)
 
 
@@ -105,31 +93,12 @@ def _check_usage(options: argparse.Namespace) -> None:
         options.wrong_usage(f"give an INDEX, or both --spam and --ham{hint}")
     if any(message_files.STANDARD_INPUT in (paths or []) for paths in pair):
         options.wrong_usage("--spam and --ham are read twice, standard input cannot be")
-    _check_models_usage(options)
-    if options.taught and options.regime == "immediate" and not options.models:
+    if options.taught and options.regime == "immediate":
         options.wrong_usage("--taught is for another --regime: with immediate every label is learned at once")
     if options.taught and options.regime.startswith("first:"):
         options.wrong_usage("--taught is for another --regime: first:N says how many are taught")
     if options.suspects and (options.regime != "immediate" or options.label_noise):
         options.wrong_usage("--suspects needs all labels as they are: without --regime and --label-noise")
-
-
-def _check_models_usage(options: argparse.Namespace) -> None:
-    if not options.models:
-        return
-    if not options.index or not options.taught:
-        options.wrong_usage("--models needs INDEX with a user on each line, and --taught N for the common model")
-    others = (options.skip, options.label_noise, options.json_file, options.scores, options.plot)
-    if (
-        any(others)
-        or options.suspects
-        or options.other
-        or options.redis
-        or options.regime not in {"immediate", "errors"}
-    ):
-        options.wrong_usage(
-            "--models has a regime and a report of its own: only --taught, --limit and --json go with it"
-        )
 
 
 def _make_stream(options: argparse.Namespace, errors: list[InputError]) -> LabelledStream:
@@ -185,20 +154,6 @@ async def _run(
             return result, await list_suspects(spam_filter, result.rows) if options.suspects else None
         finally:  # an interrupted lesson goes on, and would write into the model after it was removed
             await spam_filter.wait_for_lesson_groups(_LESSON_SECONDS)
-
-
-async def _run_models(settings: Settings, options: argparse.Namespace, stream: LabelledStream) -> OwnModelsReport:
-    interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
-    engine = choose_engine()
-
-    def make_empty_filter() -> Filter:
-        model = MemoryModel()
-        return make_filter(settings, model, model, wrap_tokenizer=CachingTokenizer, engine=engine)
-
-    reader = make_message_reader(settings)
-    with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
-        rows = await evaluate_own_models(make_empty_filter, bar, options.taught, reader)
-    return OwnModelsReport.from_rows(rows)
 
 
 @asynccontextmanager

@@ -14,14 +14,11 @@ from nbstream import config
 from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.assembly.policy import make_policy, make_rules
 from nbstream.cli import interrupts
-from nbstream.cli.commands import import_plots
 from nbstream.cli.terminal import (
-    check_writable,
     is_styled,
     print_error,
     printable,
     terminal_columns,
-    translate_write_errors,
 )
 from nbstream.evaluation import threshold_choices, threshold_report
 from nbstream.policy.verdict import ModelState
@@ -36,15 +33,13 @@ _NAME_LENGTH = 24
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the table and the answers, and draw them; ``StoreUnavailable`` (75) when Redis is away."""
+    """Print the table and the answers; ``StoreUnavailable`` (75) when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
     others = []
     if options.other:
         name = printable(options.other.name)[-_NAME_LENGTH:]
         others = [(f"with {name}", make_policy(config.load_settings(options.other)))]
     others += threshold_choices.policies_of_rules(make_rules(settings))
-    check_writable([options.plot] if options.plot else [])
-    plots = import_plots() if options.plot else None
     prequential_scores, learned = interrupts.run_interruptible(_read_prequential_scores(settings))
     learned_at = prequential_scores.learned_at(ModelState(learned, settings.model.min_learned.model_dump()))
     tuning = threshold_choices.compare_thresholds(prequential_scores, make_policy(settings), others, learned_at)
@@ -57,9 +52,6 @@ def run(options: argparse.Namespace) -> int:
             tuning, settings.model.name, width=terminal_columns(), bold=is_styled()
         )
         print(text)
-    if plots:
-        with translate_write_errors(options.plot):
-            plots.write_tuning_plot(options.plot, tuning)
     return 0
 
 

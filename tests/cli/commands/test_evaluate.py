@@ -108,26 +108,6 @@ def test_json_and_scores_go_to_their_files(evaluate: Evaluate, index: str, tmp_p
     assert [line.split("\t")[0] for line in lines[1:]] == [str(n) for n in range(1, COUNT + 1)]
 
 
-def test_a_plot_is_drawn(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
-    code, _, _ = evaluate(index, "--plot", tmp_path / "a.png")
-
-    assert code == 0
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_without_matplotlib_a_plot_is_refused_before_anything_is_read(
-    evaluate: Evaluate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    monkeypatch.delitem(sys.modules, "nbstream.evaluation.plots", raising=False)
-
-    code, _, err = evaluate(tmp_path / "no index", "--plot", tmp_path / "a.png")
-
-    assert code == 78
-    assert err == "nbstream: --plot needs matplotlib: pip install 'matplotlib>=3.9,<4'\n"
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -249,13 +229,3 @@ async def test_a_lesson_on_its_way_when_it_is_interrupted_leaves_nothing_behind(
 
     assert run.cancelled()
     assert await client.keys() == []
-
-
-@pytest.mark.parametrize("arguments", [(), ("--taught", "20", "--scores", "scores.tsv")])
-def test_own_models_need_a_taught_common_model_and_have_a_report_of_their_own(
-    evaluate: Evaluate, index: str, arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        evaluate(index, "--models", *arguments)
-    assert exit_.value.code == 64
-    assert "--models" in capsys.readouterr().err

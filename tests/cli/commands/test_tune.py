@@ -89,10 +89,3 @@ def test_another_file_is_compared_on_the_same_mail(labelled: Taught) -> None:
     said = [line for line in out.splitlines() if line.startswith("with strict.yaml, spam: 0.6 -> threshold 0.6: ")]
     assert len(said) == 1
     assert f"caught {caught} more spam, of the last {COUNT}" in said[0]
-
-
-def test_a_plot_is_drawn_and_the_table_is_printed_too(labelled: Taught, tmp_path: Path) -> None:
-    out, _ = labelled("tune", "--plot", str(tmp_path / "a.svg"))
-
-    assert out.startswith("model test, ")
-    assert (tmp_path / "a.svg").read_text().rstrip().endswith("</svg>")
