@@ -156,41 +156,13 @@ class ModelKeys:
 
     @property
     def importing(self) -> str:
-        """A string: which import is under way. Lessons are refused while it is there.
-
-        It expires, except while the ledger entries of the import are among those of the model.
-        """
+        """A string: which import is under way, or was killed. Lessons are refused while it is there."""
         return self._key("importing")
 
     @property
-    def staging(self) -> str:
-        """A string: the last import that has begun to stage, until it has removed what it staged."""
-        return self._key("staging")
-
-    def staged(self, import_id: str) -> StagedKeys:
-        """The keys under which the import of that id stages what it reads."""
-        return StagedKeys(self.model, import_id, self._key(""))
-
-
-@dataclass(frozen=True, slots=True)
-class StagedKeys(ModelKeys):
-    """The keys of what one import has read and has not yet added to the model, whose keys begin with ``base``."""
-
-    import_id: str
-    base: str
-
-    def _key(self, name: str) -> str:
-        return f"{self.base}import:{self.import_id}:{name}"
-
-    @property
-    def entry_ids(self) -> str:
-        """A sorted set: the messages whose ledger entries are staged."""
-        return self._key("entries")
-
-    @property
-    def columns(self) -> str:
-        """A set: the columns whose counts are staged."""
-        return self._key("columns")
+    def imported(self) -> str:
+        """A set: the keys that this import has written."""
+        return self._key("imported")
 
 
 MAX_CHANGES = 10_000

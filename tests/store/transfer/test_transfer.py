@@ -7,7 +7,6 @@ import base64
 import contextlib
 import gzip
 import io
-import itertools
 import json
 import random
 import zlib
@@ -25,7 +24,6 @@ from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
-from nbstream.store.transfer import model_import as model_import_module
 from nbstream.store.transfer.model_import import ModelImport, import_archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.store.algebra import stored
@@ -209,220 +207,134 @@ async def test_a_model_that_is_not_empty_is_refused(model: Model, other: Model) 
     assert await stored_hashes(other) == before
 
 
-async def test_lessons_are_refused_while_an_import_runs_and_no_longer(model: Model, other: Model) -> None:
-    await teach(model)
-    model_import = ModelImport(other)
-    await model_import.begin()
-
-    with pytest.raises(StoreRefuses, match="lessons are refused"):
-        await change(other, "m9", entry("ham", TOKENS))
-    assert other.last_refusal
-    assert 50 < await other.client.ttl(other.keys.importing) <= 60
-
-    await model_import.abandon()
-    await change(other, "m9", entry("ham", TOKENS))
-    assert not other.last_refusal
-
-
-async def staged_keys(model: Model) -> list[bytes]:
-    return [key async for key in model.client.scan_iter(match=f"{model.keys.staged('*').base}import:*")]
-
-
-async def begin_large_import(model: Model) -> ModelImport:
-    """Begin an import, and stage what it commits in several steps."""
-    begun = ModelImport(model)
-    await begun.begin()
-    for number in range(1200):
-        await begun.stage(archive.LedgerRecord(f"k{number}", {b"change": b"1-1", b"label": b"spam"}, 3_600_000))
-    await begun.stage(archive.CountsRecord("spam", {b"a": 1000}))
-    await begun.stage(archive.TotalsRecord({b"messages:spam": 1200}))
-    return begun
-
-
-async def go_on() -> None:
-    """Nothing comes between two steps."""
-
-
-class _KilledError(Exception):
-    """Stands for what ends an import between two steps."""
-
-
-def killed_at(number: int) -> Callable[[], Awaitable[None]]:
-    """Ends the import before the step of that number."""
-    steps = itertools.count(1)
-
-    async def on_step() -> None:
-        if next(steps) == number:
-            raise _KilledError
-
-    return on_step
-
-
-async def test_a_large_import_lets_others_use_redis_between_bounded_steps(other: Model) -> None:
-    begun = await begin_large_import(other)
-    await other.client.config_resetstat()
-
-    await begun.commit(go_on)
-
-    statistics: Any = await other.client.info("commandstats")
-    assert statistics["cmdstat_renamenx"]["calls"] / statistics["cmdstat_evalsha"]["calls"] < 500
-    assert len([key async for key in other.client.scan_iter(match=other.keys.ledger_pattern)]) == 1200
-    assert (await other.totals()).messages == (0, 1200)
-    assert not await other.client.exists(other.keys.importing, other.keys.staging)
-
-
-async def test_an_import_killed_among_its_entries_teaches_nothing_and_the_next_one_begins_anew(
-    model: Model, other: Model
-) -> None:
-    """Until then no lesson can meet an entry whose counts are not there."""
+async def test_a_model_of_which_only_the_generation_is_left_is_empty(model: Model, other: Model) -> None:
     await teach(model)
     content = await export_model(model)
-    begun = await begin_large_import(other)
-    with pytest.raises(_KilledError):
-        await begun.commit(killed_at(3))
-
-    assert await other.client.exists(other.keys.ledger("k1"))
-    assert (await other.totals()).messages == (0, 0)
-    assert await other.client.ttl(other.keys.importing) == -1
-    with pytest.raises(StoreRefuses, match="repeat one that was killed"):
-        await change(other, "m9", entry("ham", TOKENS))
+    await change(other, "m1", entry("auto-spam:0", TOKENS))
+    await other.forget_automatic()
 
     await import_model(other, content)
 
     assert await stored_hashes(other) == await stored_hashes(model)
-    assert await staged_keys(other) == []
-    await change(other, "k1", entry("ham", TOKENS))
 
 
-async def test_an_import_that_fails_among_its_entries_takes_them_back(other: Model) -> None:
+async def test_entries_of_a_former_generation_are_not_exported(model: Model, other: Model) -> None:
+    await teach(model)
+    await change(model, "a0", entry("auto-ham:0", TOKENS))
+    await model.forget_automatic()
+    await change(model, "a1", entry("auto-ham:1", TOKENS))
+
+    await import_model(other, await export_model(model))
+
+    assert not await other.client.exists(other.keys.ledger("a0"))
+    assert await other.entry("a1")
+    assert await stored(other) == await stored(model)
+
+
+async def begin_import(model: Model) -> ModelImport:
+    """Begin an import, and write everything but the totals."""
+    begun = ModelImport(model)
+    await begun.begin()
+    entries = [
+        archive.LedgerRecord(f"k{number}", {b"change": b"1-1", b"label": b"spam"}, 3_600_000)
+        for number in range(1200)
+    ]
+    await begun.write([*entries, archive.CountsRecord("spam", {b"a": 1000})])
+    await begun.write([archive.TotalsRecord({b"messages:spam": 1200})])
+    return begun
+
+
+async def test_lessons_are_refused_until_an_import_is_whole(other: Model) -> None:
+    begun = await begin_import(other)
+
+    with pytest.raises(StoreRefuses, match="lessons are refused"):
+        await change(other, "m9", entry("ham", TOKENS))
+    assert other.last_refusal
+    assert (await other.totals()).messages == (0, 0)
+
+    await begun.commit()
+    await change(other, "m9", entry("ham", TOKENS))
+    assert not other.last_refusal
+    assert (await other.totals()).messages == (1, 1200)
+
+
+async def test_an_import_that_fails_takes_back_what_it_has_written(other: Model) -> None:
     before = await stored_hashes(other)
-    begun = await begin_large_import(other)
-    with pytest.raises(_KilledError):
-        await begun.commit(killed_at(3))
+    begun = await begin_import(other)
 
     await begun.abandon()
 
     assert await stored_hashes(other) == before
-    assert await staged_keys(other) == []
     await change(other, "k1", entry("ham", TOKENS))
 
 
-async def test_of_two_imports_into_one_model_the_later_one_alone_is_there(model: Model, other: Model) -> None:
-    await teach(model)
-    content = await export_model(model)
-    begun, steps = await begin_large_import(other), itertools.count(1)
-
-    async def let_another_one_in() -> None:
-        if next(steps) == 3:
-            await import_model(other, content)
-
-    with pytest.raises(StoreUnavailable, match="took too long"):
-        await begun.commit(let_another_one_in)
-    await begun.abandon()
-
-    assert await stored_hashes(other) == await stored_hashes(model)
-
-
-async def test_an_import_removes_what_a_killed_one_has_staged_and_looks_at_no_other_key(
+async def test_an_import_that_was_killed_teaches_nothing_and_the_next_one_begins_anew(
     model: Model, other: Model
 ) -> None:
+    """It looks at no other key of Redis for that."""
     await teach(model)
     content = await export_model(model)
-    await begin_large_import(other)
-    await other.client.delete(other.keys.importing)  # as it is after a minute
+    await begin_import(other)
+    with pytest.raises(StoreRefuses, match="repeat one that was killed"):
+        await change(other, "m9", entry("ham", TOKENS))
     await other.client.config_resetstat()
 
     await import_model(other, content)
 
     statistics: Any = await other.client.info("commandstats")
     assert "cmdstat_scan" not in statistics
-    assert await staged_keys(other) == []
     assert await stored_hashes(other) == await stored_hashes(model)
+    await change(other, "k1", entry("ham", TOKENS))
 
 
-async def test_an_import_whose_time_is_over_changes_nothing(model: Model, other: Model) -> None:
-    """A lesson may have come meanwhile."""
-    late, later = ModelImport(other), ModelImport(other)
-    for each in (late, later):
-        await each.begin()
-        await each.stage(archive.CountsRecord("ham", {b"a": 1000}))
-        await other.client.delete(other.keys.importing)  # as it is after a minute
-    await change(other, "m9", entry("ham", TOKENS))
-    before = await stored(other)
-
-    with pytest.raises(StoreUnavailable, match="took too long"):
-        await late.commit(go_on)
-    await other.client.set(other.keys.importing, later._import_id)
-    with pytest.raises(StoreIncompatible, match="not empty"):
-        await later.commit(go_on)
-
-    assert await stored(other) == before
-
-
-async def test_an_import_that_has_lost_its_lease_ends_and_leaves_nothing_staged(
-    model: Model, other: Model, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", ["write", "commit", "abandon"])
+async def test_of_two_imports_into_one_model_the_later_one_alone_is_there(
+    model: Model, other: Model, step: str
 ) -> None:
     await teach(model)
     content = await export_model(model)
-    monkeypatch.setattr(model_import_module, "_RENEWAL_SECONDS", 0)
-    stage = ModelImport.stage
+    begun = await begin_import(other)
+    await import_model(other, content)
+    steps = {"write": begun.write([]), "commit": begun.commit(), "abandon": begun.abandon()}
 
-    async def stage_after_the_lease(each: ModelImport, record: archive.ArchiveRecord) -> None:
-        await stage(each, record)
-        await other.client.delete(other.keys.importing)
+    with pytest.raises(StoreUnavailable, match="another import"):
+        await steps.pop(step)
+    for unused in steps.values():
+        unused.close()
 
-    monkeypatch.setattr(ModelImport, "stage", stage_after_the_lease)
-    before = await stored(other)
-
-    with pytest.raises(StoreUnavailable, match="took too long"):
-        await import_model(other, content)
-
-    assert await stored(other) == before
-    assert await staged_keys(other) == []
+    assert await stored_hashes(other) == await stored_hashes(model)
 
 
-async def test_no_model_of_a_file_is_changed_where_one_has_lost_its_lease(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models, content = await two_models_and_their_file(client)
-    stage_scores = ModelImport.stage_prequential_scores
-
-    async def lose_the_second_lease(each: ModelImport, on_step: Any) -> None:
-        await stage_scores(each, on_step)
-        await client.delete(models["own/2"].keys.importing)
-
-    monkeypatch.setattr(ModelImport, "stage_prequential_scores", lose_the_second_lease)
-
-    with pytest.raises(StoreUnavailable, match="took too long"):
-        await import_archive(reader(content), opener(models))
-
-    assert not any([await target.client.exists(target.keys.totals) for target in models.values()])
-
-
-async def test_an_import_repeated_after_a_kill_lets_lessons_into_the_model_in_the_middle_again(
+async def test_an_import_repeated_after_a_kill_lets_lessons_into_the_models_that_are_not_there_again(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models, content = await two_models_and_their_file(client)
     commit = ModelImport.commit
 
-    async def be_killed_in_the_last(each: ModelImport, on_step: Any) -> None:
-        await commit(each, killed_at(2) if await client.exists(models["own/2"].keys.totals) else on_step)
+    async def be_killed_at_the_last(each: ModelImport) -> None:
+        if await client.exists(models["own/2"].keys.totals):
+            raise _KilledError
+        await commit(each)
 
     async def leave_all(each: ModelImport) -> None:
         """A killed import abandons nothing."""
 
     with monkeypatch.context() as patch:
-        patch.setattr(ModelImport, "commit", be_killed_in_the_last)
+        patch.setattr(ModelImport, "commit", be_killed_at_the_last)
         patch.setattr(ModelImport, "abandon", leave_all)
         with pytest.raises(_KilledError):
             await import_archive(reader(content), opener(models))
-    assert await client.ttl(models["own/1"].keys.importing) == -1
+    assert await client.exists(models["own/1"].keys.importing)
 
     with pytest.raises(StoreIncompatible, match="'own-2' is not empty"):
         await import_archive(reader(content), opener(models))
 
     await change(models["own/1"], "m1", entry("spam", TOKENS))
     assert (await models["own/1"].totals()).messages == (0, 1)
+
+
+class _KilledError(Exception):
+    """Stands for what ends an import between two steps."""
 
 
 @pytest.mark.parametrize("end", [StoreRefuses("no memory"), asyncio.CancelledError()])
@@ -436,10 +348,10 @@ async def test_the_error_of_an_import_says_which_models_are_there_and_which_are_
     content = await models_file(dict.fromkeys(models, source))
     commit = ModelImport.commit
 
-    async def fail_in_the_middle(each: ModelImport, on_step: Any) -> None:
+    async def fail_in_the_middle(each: ModelImport) -> None:
         if await client.exists(models["own/12"].keys.totals):
             raise end
-        await commit(each, on_step)
+        await commit(each)
 
     monkeypatch.setattr(ModelImport, "commit", fail_in_the_middle)
     with pytest.raises(StoreUnavailable) as raised:
@@ -535,24 +447,6 @@ async def test_a_mirror_equals_redis_after_an_import(model: Model, other: Model)
 
 
 # All or nothing
-
-
-async def test_the_next_import_removes_what_a_killed_one_has_staged(model: Model, other: Model) -> None:
-    await teach(model)
-    content = await export_model(model)
-    model_import = ModelImport(other)
-    await model_import.begin()
-    for record in archive.ArchiveReader(io.BytesIO(content), "FILE", current_signature()):
-        await model_import.stage(record)
-    with pytest.raises(StoreUnavailable, match="another import"):
-        await import_model(other, content)
-    await other.client.delete(other.keys.importing)  # as it is after a minute
-
-    await import_model(other, content)
-
-    assert await stored_hashes(other) == await stored_hashes(model)
-    with pytest.raises(StoreUnavailable, match="took too long"):
-        await model_import.commit(go_on)
 
 
 def lines_of(content: bytes) -> list[bytes]:
