@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.errors import StoreIncompatible
     from nbstream.filter import Check, CountSource, FeedbackResult, Filter, LessonStore
     from nbstream.mail.message import Message
@@ -505,7 +505,7 @@ async def _nothing(_: _Parts) -> None:
 
 
 def _settings(settings: ProgramSettings) -> Settings:
-    from nbstream.config import load_settings, make_settings  # noqa: PLC0415 - see above
+    from nbstream.daemon.config import load_settings, make_settings  # noqa: PLC0415 - see above
 
     if settings is None:
         settings = {}
@@ -515,8 +515,8 @@ def _settings(settings: ProgramSettings) -> Settings:
 
 
 def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Parts:
-    from nbstream.assembly.filter import make_filter  # noqa: PLC0415 - see above
-    from nbstream.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
+    from nbstream.daemon.assembly.filter import make_filter  # noqa: PLC0415 - see above
+    from nbstream.daemon.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
     from nbstream.engine.choice import choose_engine  # noqa: PLC0415 - see above
 
     spam_filter = make_filter(settings, model, counts, engine=choose_engine())
@@ -525,7 +525,7 @@ def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Part
 
 @asynccontextmanager
 async def _open_file(path: Path, settings: ProgramSettings) -> AsyncIterator[_Parts]:
-    from nbstream.assembly.store import key_fingerprint  # noqa: PLC0415 - see above
+    from nbstream.daemon.assembly.store import key_fingerprint  # noqa: PLC0415 - see above
     from nbstream.store.model.file_model import FileModel  # noqa: PLC0415 - see above
 
     checked = _settings(settings)
@@ -549,8 +549,8 @@ async def _open_memory(settings: ProgramSettings) -> AsyncIterator[_Parts]:
 
 @asynccontextmanager
 async def _open_redis(url: str | None, name: str | None, settings: ProgramSettings) -> AsyncIterator[_Parts]:
-    from nbstream.assembly.filter import open_one_shot_filter  # noqa: PLC0415 - see above
-    from nbstream.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
+    from nbstream.daemon.assembly.filter import open_one_shot_filter  # noqa: PLC0415 - see above
+    from nbstream.daemon.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
 
     checked = _settings(settings)
     if url is not None:

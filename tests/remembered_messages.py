@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from nbstream import config
-from nbstream.assembly.store import make_model, make_recent_messages, open_running_redis
+from nbstream.daemon import config
+from nbstream.daemon.assembly.store import make_model, make_recent_messages, open_running_redis
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokens import Tokens

@@ -13,34 +13,19 @@ import nbstream
 
 PACKAGE = Path(nbstream.__file__).parent
 
-# Lowest first. A module may import modules of its own package and of the layers before it; two packages of one
-# layer do not import each other.
+# The floors of the house, lowest first. A folder imports from lower floors only, and folders on one floor do not
+# import each other; the small modules beside them count as folders.
 LAYERS = [
-    {"addresses", "durable_files", "errors", "findings", "system_users", "threads"},
-    {"metrics", "settings"},
-    {"logs"},
-    {"imap"},
-    {"engine"},
-    {"mail"},
-    {"tokens"},
-    {"bayes"},
+    {"addresses", "durable_files", "errors", "findings", "mail", "system_users", "threads"},
+    {"engine", "metrics", "settings", "tokens"},
+    {"bayes", "logs"},
     {"policy"},
     {"store"},
-    {"filter"},
-    {"correspondents", "own_models"},
-    {"wire"},
-    {"delivery"},
-    {"evaluation", "mailboxes"},
-    {"server"},
-    {"listeners"},
-    {"users"},
-    {"config"},
-    {"assembly"},
-    {"page"},
-    {"user_page"},
-    {"daemon", "spam_filter"},
-    {"demo"},
-    {"doctor"},
+    {"delivery", "filter"},
+    {"correspondents", "evaluation", "server"},
+    {"listeners", "training", "web"},
+    {"daemon"},
+    {"demo", "doctor", "spam_filter"},
     {"cli"},
 ]
 
@@ -48,40 +33,7 @@ LAYERS = [
 GUESTS_OF_HTTP = {"rspamd"}
 PROTOCOLS = {path.parent.name for path in (PACKAGE / "listeners").glob("*/__init__.py")} - GUESTS_OF_HTTP
 
-# The same within the packages that have packages of their own.
-INNER_LAYERS = {
-    "store": [
-        {
-            "backoff",
-            "canaries",
-            "cancellation",
-            "embedded",
-            "lua",
-            "private_key",
-            "redis_errors",
-            "settings",
-            "state_file",
-        },
-        {"connection"},
-        {"model"},
-        {"mirror", "recent", "transfer", "undo"},
-        {"erasure", "logins", "metrics", "sender_lists", "stream_queue", "user_labels"},
-    ],
-    "listeners": [PROTOCOLS, GUESTS_OF_HTTP],
-    "cli": [
-        {"exit_codes", "interrupts"},
-        {"terminal"},
-        {"message_files"},
-        {"imap", "lesson_summary", "reader_process"},
-        {"arguments"},
-        {"command_line"},
-        {"commands"},
-        {"main"},
-        {"__main__"},
-    ],
-}
-
-PURE = {"mail", "tokens", "bayes", "policy", "wire"}
+PURE = {"mail", "tokens", "bayes", "policy"}
 WORLD = {
     "asyncio",
     "socket",
@@ -178,7 +130,6 @@ def test_no_other_modules_stand_at_the_top() -> None:
         "durable_files",
         "errors",
         "findings",
-        "imap",
         "logs",
         "metrics",
         "spam_filter",
@@ -187,23 +138,14 @@ def test_no_other_modules_stand_at_the_top() -> None:
     }
 
 
-@pytest.mark.parametrize("package", INNER_LAYERS)
-def test_every_part_of_a_package_has_its_layer(package: str) -> None:
-    parent = f"nbstream.{package}"
-    assert {part(name, parent) for name in NAMES} - {""} == set(ranks(INNER_LAYERS[package]))
-
-
-def test_every_package_that_holds_packages_has_inner_layers() -> None:
-    holding = {path.parent.parent.name for path in PACKAGE.glob("*/*/__init__.py")}
-    assert holding == set(INNER_LAYERS)
-
-
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_down(path: Path) -> None:
     assert imports_that_point_up(path, "nbstream", LAYERS) == []
-    package = part(module_name(path), "nbstream")
-    if package in INNER_LAYERS:
-        assert imports_that_point_up(path, f"nbstream.{package}", INNER_LAYERS[package]) == []
+
+
+def test_listeners_do_not_import_each_other() -> None:
+    rooms = [PROTOCOLS, GUESTS_OF_HTTP]
+    assert [name for path in MODULES for name in imports_that_point_up(path, "nbstream.listeners", rooms)] == []
 
 
 def test_no_modules_import_each_other() -> None:

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.wire.moments import parse_moment
+from nbstream.server.moments import parse_moment
 
 if TYPE_CHECKING:
-    from nbstream.cli.imap.folders import ImapFolder
-    from nbstream.mailboxes.template import PathTemplate, UrlTemplate
+    from nbstream.cli.imap_folders import ImapFolder
     from nbstream.policy.address_patterns import SenderPattern
+    from nbstream.training.template import PathTemplate, UrlTemplate
 
 
 _MAX_NAME_CHARACTERS = 100
@@ -56,7 +56,7 @@ def mail_address(text: str) -> str:
 
 def own_model_name(text: str) -> str:
     """Return the name of an own model."""
-    from nbstream.own_models.names import is_own_model_name  # noqa: PLC0415 - only this argument needs it
+    from nbstream.policy.own_models.names import is_own_model_name  # noqa: PLC0415 - only this argument needs it
 
     if not is_own_model_name(text):
         raise argparse.ArgumentTypeError(f"{text} is no name of an own model")
@@ -94,7 +94,7 @@ def file_path(text: str) -> Path:
 
 def imap_folder(text: str) -> ImapFolder:
     """Return a folder of an IMAP server."""
-    from nbstream.cli.imap.folders import parse_imap_url  # noqa: PLC0415 - only this argument needs it
+    from nbstream.cli.imap_folders import parse_imap_url  # noqa: PLC0415 - only this argument needs it
 
     try:
         return parse_imap_url(text)
@@ -104,7 +104,7 @@ def imap_folder(text: str) -> ImapFolder:
 
 def mailbox_template(text: str) -> PathTemplate | UrlTemplate:
     """Return the template of the mailboxes of a site."""
-    from nbstream.mailboxes.template import parse_template  # noqa: PLC0415 - only this argument needs it
+    from nbstream.training.template import parse_template  # noqa: PLC0415 - only this argument needs it
 
     try:
         return parse_template(text)

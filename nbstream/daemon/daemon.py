@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.assembly.store import open_redis
 from nbstream.daemon import signals
+from nbstream.daemon.assembly.store import open_redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.reloader import READ_SECONDS, Reloader
 from nbstream.daemon.server import Server
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from concurrent.futures import Future
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.reloader import ReloadResult
     from nbstream.daemon.sockets import ListenAddresses, SocketsByName
     from nbstream.server.control_socket import SendAnswer

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreNotPrimary
 from nbstream.findings import FindingKind, note, problem
-from nbstream.listeners.http.listener import HealthStatus
+from nbstream.server.http.listener import HealthStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

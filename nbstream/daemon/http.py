@@ -13,54 +13,55 @@ from typing import TYPE_CHECKING
 from nbstream import __version__
 from nbstream.daemon.health import HealthCheck
 from nbstream.daemon.model_lookups import ModelLookups
-from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
-from nbstream.listeners.http.bodies import BodyReader
-from nbstream.listeners.http.listener import HttpListener, health_routes, metrics_route
 from nbstream.listeners.rspamd.api import RspamdApi
-from nbstream.page.activity import SAMPLE_SECONDS, ActivityRecorder
-from nbstream.page.forms import MAX_FORM_BYTES
-from nbstream.page.lists_view import ListsView
-from nbstream.page.login import AdminLogin, PageSessions
-from nbstream.page.message_view import PAGE_SOURCE, MessageLookups, MessageView
-from nbstream.page.messages_view import MessagesView, known_rows
-from nbstream.page.metrics import PageMetrics
-from nbstream.page.now_view import DaemonFindings, NowView
-from nbstream.page.quarantine_view import PageQuarantine, QuarantineView
-from nbstream.page.rendering import PageRenderer
-from nbstream.page.requests import ADMIN_AREA
-from nbstream.page.server import PageServer
-from nbstream.page.static_files import load_static_files
-from nbstream.page.teaching_view import TeachingView
-from nbstream.page.thresholds_view import ThresholdsView
-from nbstream.page.tokens_view import TokensView
-from nbstream.page.undo_view import UndoView
+from nbstream.server.http.access import HttpAccess, PasswordCheck, Passwords
+from nbstream.server.http.bodies import BodyReader
+from nbstream.server.http.listener import HttpListener, health_routes, metrics_route
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
 from nbstream.store.model.history import RecentChanges
 from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.sender_lists import StoredSenderLists
-from nbstream.user_page import views as user_views
-from nbstream.user_page.links import LinkMetrics, LinkPages
-from nbstream.user_page.login import USER_AREA, UserLogin, UserPageMetrics, UserSessions
-from nbstream.user_page.own_mail import OwnMail
-from nbstream.user_page.texts import LINK_TEXTS
-from nbstream.user_page.texts import TEXTS as USER_TEXTS
-from nbstream.users.held_mail import DIGEST_SOURCE, USER_PAGE_SOURCE, HeldMail, UserTeacher
-from nbstream.users.links import LinkKeys
-from nbstream.users.login_servers import make_login_server
-from nbstream.users.preferences import UserPreferences
+from nbstream.web.admin.activity import SAMPLE_SECONDS, ActivityRecorder
+from nbstream.web.admin.forms import MAX_FORM_BYTES
+from nbstream.web.admin.lists_view import ListsView
+from nbstream.web.admin.login import AdminLogin, PageSessions
+from nbstream.web.admin.message_view import PAGE_SOURCE, MessageLookups, MessageView
+from nbstream.web.admin.messages_view import MessagesView, known_rows
+from nbstream.web.admin.metrics import PageMetrics
+from nbstream.web.admin.now_view import DaemonFindings, NowView
+from nbstream.web.admin.quarantine_view import PageQuarantine, QuarantineView
+from nbstream.web.admin.rendering import PageRenderer
+from nbstream.web.admin.requests import ADMIN_AREA
+from nbstream.web.admin.server import PageServer
+from nbstream.web.admin.static_files import load_static_files
+from nbstream.web.admin.teaching_view import TeachingView
+from nbstream.web.admin.thresholds_view import ThresholdsView
+from nbstream.web.admin.tokens_view import TokensView
+from nbstream.web.admin.undo_view import UndoView
+from nbstream.web.user import views as user_views
+from nbstream.web.user.links import LinkMetrics, LinkPages
+from nbstream.web.user.login import USER_AREA, UserLogin, UserPageMetrics, UserSessions
+from nbstream.web.user.own_mail import OwnMail
+from nbstream.web.user.texts import LINK_TEXTS
+from nbstream.web.user.texts import TEXTS as USER_TEXTS
+from nbstream.web.users.held_mail import DIGEST_SOURCE, USER_PAGE_SOURCE, HeldMail, UserTeacher
+from nbstream.web.users.links import LinkKeys
+from nbstream.web.users.login_servers import make_login_server
+from nbstream.web.users.preferences import UserPreferences
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.parts import HttpContext
-    from nbstream.listeners.http.listener import SubApplication
     from nbstream.listeners.http.settings import HttpListenerSettings
-    from nbstream.page.requests import View
+    from nbstream.server.http.listener import SubApplication
     from nbstream.server.runtime import Runtime
-    from nbstream.users.settings import DigestSettings, UserPageSettings
+    from nbstream.web.admin.requests import View
+    from nbstream.web.users.settings import DigestSettings, UserPageSettings
 
 
 def make_metrics_listener(context: HttpContext) -> HttpListener:
@@ -141,7 +142,14 @@ class _PageMaker:
             class_names=lookups.class_names,
         )
         views: list[View] = [
-            NowView(settings, parts.mirror, findings, activity, parts.bound_addresses),
+            NowView(
+                listener_addresses(settings),
+                settings.redis.display_url,
+                parts.mirror,
+                findings,
+                activity,
+                parts.bound_addresses,
+            ),
             MessagesView(
                 self._rows,
                 settings.memory,
@@ -216,7 +224,7 @@ class _PageMaker:
             user_views.DigestView(self._preferences),
         ]
         keys = LoginKeys(settings.model.name, "my")
-        renderer = PageRenderer(self._static_files.version, "nbstream.user_page", texts=USER_TEXTS)
+        renderer = PageRenderer(self._static_files.version, "nbstream.web.user", texts=USER_TEXTS)
         sessions = UserSessions(context.client, keys, address_of)
         metrics = UserPageMetrics(context.registry)
         login = UserLogin(
@@ -248,7 +256,7 @@ class _PageMaker:
             preferences=self._preferences,
             keys=self._link_keys,
             bodies=self._bodies,
-            renderer=PageRenderer(__version__, "nbstream.user_page", "link_templates", LINK_TEXTS),
+            renderer=PageRenderer(__version__, "nbstream.web.user", "link_templates", LINK_TEXTS),
             metrics=LinkMetrics(self._context.registry),
             languages=sorted(LINK_TEXTS, key=lambda language: language != section.language),
         )
@@ -277,3 +285,9 @@ class _PageMaker:
     def _policy_labels(self) -> Mapping[str, str]:
         """Return the patterns of the recipients by the names of the policies in force."""
         return self._runtime().rules.patterns_by_name
+
+
+def listener_addresses(settings: Settings) -> Mapping[str, str]:
+    """Return where the listeners of this daemon are to listen, by their names; empty for one without a socket."""
+    sections = {name: getattr(settings.listeners, name) for name in type(settings.listeners).model_fields}
+    return {name: str(getattr(section, "listen", "")) for name, section in sections.items() if section is not None}

@@ -27,7 +27,7 @@ from nbstream.server.message_service import MessageService
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.parts import ServerParts
     from nbstream.findings import Finding
     from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings

@@ -16,8 +16,8 @@ from prometheus_client import Counter, Gauge
 from nbstream import __version__
 from nbstream.correspondents.metrics import CorrespondentGauges, CorrespondentMetrics
 from nbstream.filter.metrics import AutolearnGauges, FilterMetrics, ModelGauges
+from nbstream.filter.own_models.metrics import OwnModelMetrics
 from nbstream.metrics import MetricsRegistry, StateGauge
-from nbstream.own_models.metrics import OwnModelMetrics
 from nbstream.server.metrics import DeliveryMetrics
 from nbstream.store.metrics import StoreMetrics
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nbstream.correspondents.store import Correspondents
     from nbstream.engine.choice import Engine
     from nbstream.filter import FilterPolicy
-    from nbstream.own_models.store import OwnModels
+    from nbstream.filter.own_models.store import OwnModels
     from nbstream.store.connection import Primary
     from nbstream.store.mirror.mirror import Mirror
 

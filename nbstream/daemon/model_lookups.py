@@ -19,12 +19,12 @@ from nbstream.findings import Severity, note, ok, warning
 from nbstream.policy.autolearn import model_state
 from nbstream.policy.thresholds import FalsePositiveBudget, budget_guarantees
 from nbstream.policy.verdict import ModelState
-from nbstream.wire.api_json import ModelStatus
+from nbstream.server.api_json import ModelStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.parts import ServerParts
     from nbstream.filter import FilterPolicy
     from nbstream.filter.scorer import Scorer

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.delivery import make_next_hop
-from nbstream.assembly.filter import make_autolearner, make_filter
-from nbstream.assembly.policy import make_own_model_names
-from nbstream.assembly.store import (
+from nbstream.correspondents.store import Correspondents
+from nbstream.daemon.assembly.delivery import make_next_hop
+from nbstream.daemon.assembly.filter import make_autolearner, make_filter
+from nbstream.daemon.assembly.policy import make_own_model_names
+from nbstream.daemon.assembly.store import (
     followed_of,
     make_correspondent_store,
     make_follower,
@@ -19,7 +20,6 @@ from nbstream.assembly.store import (
     make_recent_messages,
     make_user_labels,
 )
-from nbstream.correspondents.store import Correspondents
 from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
 from nbstream.filter import (
     CheckQueue,
@@ -28,7 +28,7 @@ from nbstream.filter import (
     KeptMailWalk,
     RememberingObserver,
 )
-from nbstream.own_models.index import OwnModelIndex
+from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.server.background import BackgroundTasks
 from nbstream.server.listener import ListenerContext
 from nbstream.store.canaries import FOLDER as CANARY_FOLDER
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nbstream.addresses import ListenAddress
-    from nbstream.assembly.store import RedisClients
-    from nbstream.config import Settings
+    from nbstream.daemon.assembly.store import RedisClients
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.metrics import DaemonMetrics
     from nbstream.delivery.next_hop import NextHop
     from nbstream.engine.choice import Engine
     from nbstream.filter import Autolearner, Filter, FilterObserver
-    from nbstream.own_models.store import OwnModels
+    from nbstream.filter.own_models.store import OwnModels
     from nbstream.server.runtime import Runtime
     from nbstream.store.mirror.follower import Followed, Follower
     from nbstream.store.model.model import Model
@@ -185,8 +185,8 @@ def _start_chores(settings: Settings, parts: ServerParts, runtime: Callable[[], 
     background.every("retention", 60.0, retention.step)
     if settings.digest:
         # Imported here: where there are no digests, and no page, Jinja2 is not loaded.
-        from nbstream.assembly.digests import make_digests  # noqa: PLC0415 - see above
-        from nbstream.users.digests import DigestMetrics  # noqa: PLC0415 - see above
+        from nbstream.daemon.assembly.digests import make_digests  # noqa: PLC0415 - see above
+        from nbstream.web.users.digests import DigestMetrics  # noqa: PLC0415 - see above
 
         count = DigestMetrics(metrics.registry).count
 

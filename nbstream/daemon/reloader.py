@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream import config
-from nbstream.config import Settings
+from nbstream.daemon import config
+from nbstream.daemon.config import Settings
 from nbstream.errors import ConfigError
 from nbstream.logs import event_fields
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.policy import (
+from nbstream.daemon.assembly.policy import (
     make_filter_policy,
     make_header_policy,
     make_message_reader,
@@ -14,8 +14,8 @@ from nbstream.assembly.policy import (
     make_sender_lists,
 )
 from nbstream.daemon.listeners import LISTENERS
+from nbstream.filter.own_models.filters import OwnFilters
 from nbstream.listeners.smtp import LMTP, SMTP
-from nbstream.own_models.filters import OwnFilters
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.filter import Filter
+    from nbstream.filter.own_models.store import OwnModels
     from nbstream.listeners.smtp.settings import MailListenerSettings
-    from nbstream.own_models.store import OwnModels
     from nbstream.policy.sender_lists import OwnerList
 
 NO_STORED_LISTS: Mapping[str, OwnerList] = MappingProxyType({})

@@ -25,8 +25,8 @@ from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import readable_replies
 
 if TYPE_CHECKING:
-    from nbstream.assembly.store import RedisClients
-    from nbstream.config import Settings
+    from nbstream.daemon.assembly.store import RedisClients
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.metrics import DaemonMetrics
     from nbstream.daemon.parts import ServerParts
     from nbstream.daemon.sockets import SocketsByName

@@ -28,7 +28,7 @@ from nbstream.server.sockets import (
 if TYPE_CHECKING:
     from typing import Any
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.server.listener import ListenerEntry
 
 ListenAddresses: TypeAlias = Mapping[str, ListenAddress]

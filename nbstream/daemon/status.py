@@ -6,8 +6,9 @@ import logging
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from nbstream import __version__, config
+from nbstream import __version__
 from nbstream.addresses import TcpAddress
+from nbstream.daemon import config
 from nbstream.logs import event_fields
 from nbstream.server import control_socket
 from nbstream.store.embedded.locks import daemon_pid

@@ -63,7 +63,7 @@ from nbstream.store.embedded.server import EmbeddedRedis
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.service_manager import ServiceManager
     from nbstream.daemon.sockets import ListenAddresses, SocketsByName
     from nbstream.server.control_socket import SendAnswer

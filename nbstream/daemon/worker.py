@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from nbstream import __version__, logs
-from nbstream.assembly.store import open_redis
 from nbstream.daemon import signals
+from nbstream.daemon.assembly.store import open_redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
 from nbstream.daemon.sockets import close_sockets
@@ -37,7 +37,7 @@ from nbstream.server.background import BackgroundTasks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
 
 _log = logging.getLogger(__name__)
 

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from nbstream.delivery import shared_bodies
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.shared_bodies import SharedBody
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.durable_files import make_folder, sync_folder
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import split_at_line_ends
-from nbstream.wire.smtp_reply import SmtpReply
 
 # Whether a Maildir has room for mail.
 #

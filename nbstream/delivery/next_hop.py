@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from nbstream.wire.smtp_reply import SmtpReply
+from nbstream.delivery.smtp_reply import SmtpReply
 
 
 @dataclass(frozen=True, slots=True)

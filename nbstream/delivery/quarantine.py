@@ -33,6 +33,7 @@ from nbstream.delivery import maildir, shared_bodies
 from nbstream.delivery.maildir import MaildirRoom
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.settings import QuarantineSettings
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.durable_files import sync_folder
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
 from nbstream.logs import event_fields
@@ -41,7 +42,6 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.header import QUARANTINE_FIELD
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.threads import in_thread_if_large
-from nbstream.wire.smtp_reply import SmtpReply
 
 # What a process knows of the files of the quarantine: for whom each one waits, and how much room it takes.
 #

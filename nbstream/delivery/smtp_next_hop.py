@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, cast
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.settings import RelaySettings, TlsLevel
+from nbstream.delivery.smtp_reply import MalformedReply, SmtpReply, SmtpReplyReader
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES, line_spans, replace_leading_dots
-from nbstream.wire.smtp_reply import MalformedReply, SmtpReply, SmtpReplyReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

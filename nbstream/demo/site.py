@@ -17,16 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
-from nbstream.config import make_settings
+from nbstream.daemon.config import make_settings
 from nbstream.daemon.daemon import Daemon
 from nbstream.daemon.listeners import HTTP
+from nbstream.daemon.page_links import create_page_link, link_url
 from nbstream.demo.mail import RECIPIENT, DemoMail, all_mail, labelled_mail
 from nbstream.listeners.smtp import SMTP
-from nbstream.page.links import create_page_link, link_url
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.sockets import ListenAddresses
 
 LESSONS = 60

@@ -19,7 +19,7 @@ from email.utils import format_datetime, localtime
 from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress
-from nbstream.assembly.policy import make_message_reader
+from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.doctor.connections import connect
 from nbstream.doctor.examination import in_thread
 from nbstream.findings import note, ok, problem, warning

@@ -17,12 +17,12 @@ from nbstream.doctor.permissions import examine_permissions
 from nbstream.doctor.redis_server import examine_redis
 from nbstream.errors import NbstreamError
 from nbstream.findings import Severity, without_repetitions, worst_severity
-from nbstream.wire.api_json import iso_time
+from nbstream.server.api_json import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.findings import Finding
 
 _COLOURS = {Severity.OK: "32", Severity.NOTE: "36", Severity.WARNING: "33", Severity.PROBLEM: "31"}

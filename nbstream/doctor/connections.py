@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.assembly.delivery import make_next_hop
-from nbstream.assembly.store import open_running_redis
+from nbstream.daemon.assembly.delivery import make_next_hop
+from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.daemon.listeners import LISTENERS, METRICS
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, open_connection
 from nbstream.doctor.examination import failure
@@ -22,7 +22,7 @@ from nbstream.errors import ConfigError, RelayUnavailable, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
 from nbstream.server.probe import Conversation, unchecked_tls
 from nbstream.store.model.keys import ModelKeys
-from nbstream.users.login_servers import make_login_server
+from nbstream.web.users.login_servers import make_login_server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from nbstream.findings import Finding, note, problem
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.status import DaemonStatus
 
 Result = TypeVar("Result")

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.policy import make_own_model_names
+from nbstream.daemon.assembly.policy import make_own_model_names
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes

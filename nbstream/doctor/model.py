@@ -7,9 +7,9 @@ from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from nbstream.assembly.policy import make_filter_policy
-from nbstream.assembly.store import make_model, open_running_redis, open_sender_lists
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.daemon.assembly.policy import make_filter_policy
+from nbstream.daemon.assembly.store import make_model, open_running_redis, open_sender_lists
 from nbstream.daemon.model_lookups import budget_findings, describe_counts, learned_findings
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from nbstream.assembly.store import open_running_redis
+from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.findings import FindingKind, Severity, note, ok, problem, warning
 from nbstream.store.connection import DurabilityRisk, durability_risks

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.kinds import label_of
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import FeedbackRefused, FeedbackTooLarge, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
 from nbstream.logs import event_fields
@@ -29,7 +30,6 @@ from nbstream.server.metrics import log_lesson
 from nbstream.server.smtp_replies import error_reply
 from nbstream.threads import in_thread_if_large
 from nbstream.tokens import html
-from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from nbstream.filter import FeedbackResult, Filter, LearnableMessage

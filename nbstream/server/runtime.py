@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import ssl
 
     from nbstream.filter import Check, Filter
+    from nbstream.filter.own_models.filters import OwnFilters
     from nbstream.mail.message import Message
-    from nbstream.own_models.filters import OwnFilters
     from nbstream.policy.header import HeaderPolicy, MessageReader
     from nbstream.policy.recipient_rules import RecipientRules
     from nbstream.policy.sender_lists import MessageSender

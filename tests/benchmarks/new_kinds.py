@@ -27,10 +27,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import TypeAlias
 
-from nbstream.assembly.filter import make_filter, make_model_tokenizer
-from nbstream.assembly.policy import make_message_reader
 from nbstream.bayes.table_counts import make_counts
-from nbstream.config import Settings
+from nbstream.daemon.assembly.filter import make_filter, make_model_tokenizer
+from nbstream.daemon.assembly.policy import make_message_reader
+from nbstream.daemon.config import Settings
 from nbstream.engine.choice import choose_engine
 from nbstream.evaluation.streams import read_index
 from nbstream.filter import Filter, LabelledMessage, TokenizedMessage

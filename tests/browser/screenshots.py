@@ -21,18 +21,18 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from nbstream.demo.mail import RECIPIENT, DemoMail, all_mail, labelled_mail
-from nbstream.page.rendering import PageRenderer
-from nbstream.page.requests import Page
-from nbstream.user_page.texts import LINK_TEXTS
-from nbstream.users.digest_mail import DigestRenderer
-from nbstream.users.links import LinkSigner
-from nbstream.users.settings import DigestSettings
+from nbstream.web.admin.rendering import PageRenderer
+from nbstream.web.admin.requests import Page
+from nbstream.web.user.texts import LINK_TEXTS
+from nbstream.web.users.digest_mail import DigestRenderer
+from nbstream.web.users.links import LinkSigner
+from nbstream.web.users.settings import DigestSettings
 from tests.browser.site import Site, open_site
 from tests.browser.user_site import log_user_in
 from tests.browser.visitor import NARROW, Look, Visitor, launch_chromium
 from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
-from tests.users.digest_site import SECTION
-from tests.users.test_digest_mail import DIGEST, NOW
+from tests.web.users.digest_site import SECTION
+from tests.web.users.test_digest_mail import DIGEST, NOW
 
 FOLDER = Path(__file__).parents[2] / "docs" / "page"
 
@@ -110,8 +110,8 @@ def take_digest(browser: Browser) -> None:
         "path": "",
         "style_path": "",
     }
-    renderer = PageRenderer("", "nbstream.user_page", "link_templates", LINK_TEXTS)
-    style = resources.files("nbstream.user_page").joinpath("link_templates/style.css").read_text()
+    renderer = PageRenderer("", "nbstream.web.user", "link_templates", LINK_TEXTS)
+    style = resources.files("nbstream.web.user").joinpath("link_templates/style.css").read_text()
     page = browser.new_page(viewport={"width": 700, "height": 100})
     for name, html in (("digest", texts.html), ("digest-link", renderer.render(Page("link.html", values), None))):
         page.set_content(html)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from nbstream import config
-from nbstream.assembly.store import make_model, make_recent_messages, open_running_redis
-from nbstream.listeners.http.access import Role
+from nbstream.daemon import config
+from nbstream.daemon.assembly.store import make_model, make_recent_messages, open_running_redis
+from nbstream.server.http.access import Role
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from tests.integration.daemon import DaemonProcess, free_port, send, wait_until
 from tests.letters import letters

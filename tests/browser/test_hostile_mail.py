@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import open_one_shot_filter
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.checked_messages import CheckedMessage

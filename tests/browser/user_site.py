@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.store import open_running_redis
+from nbstream.daemon import config
+from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.store.logins import LoginKeys
 from nbstream.store.model.keys import ModelKeys
-from nbstream.user_page.login import USER_AREA, UserSessions
-from nbstream.users.links import LinkKeys, LinkPurpose, SignedLink
+from nbstream.web.user.login import USER_AREA, UserSessions
+from nbstream.web.users.links import LinkKeys, LinkPurpose, SignedLink
 from tests.browser.site import Site, run_aside
 
 if TYPE_CHECKING:

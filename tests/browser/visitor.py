@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
 
-from nbstream.page.requests import ADMIN_AREA, PageArea
-from nbstream.page.responses import cookie_name
+from nbstream.web.admin.requests import ADMIN_AREA, PageArea
+from nbstream.web.admin.responses import cookie_name
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, Request, Response

@@ -10,10 +10,10 @@ from unittest.mock import Mock
 import pytest
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.assembly.filter import make_filter
-from nbstream.config import Settings
-from nbstream.config.settings import ListenersSettings
 from nbstream.daemon import runtime as runtimes
+from nbstream.daemon.assembly.filter import make_filter
+from nbstream.daemon.config import Settings
+from nbstream.daemon.config.settings import ListenersSettings
 from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.daemon.parts import ServerParts
 from nbstream.errors import ConfigError

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from nbstream.assembly.store import RedisClients
-from nbstream.config import Settings
+from nbstream.daemon.assembly.store import RedisClients
+from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.daemon.parts import make_parts

@@ -7,8 +7,8 @@ from pathlib import Path
 from redis.asyncio import Redis
 from redis.crc import key_slot
 
-from nbstream.assembly.store import RedisClients
-from nbstream.config import Settings
+from nbstream.daemon.assembly.store import RedisClients
+from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.parts import make_parts
 from nbstream.engine.choice import PYTHON

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream import config
-from nbstream.config import Settings
+from nbstream.daemon import config
+from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import ProcessMetrics
 from nbstream.daemon.reloader import Reloader, ReloadResult
 from nbstream.metrics import MetricsRegistry
@@ -172,7 +172,7 @@ def test_without_a_file_at_the_start_the_usual_places_are_looked_at_again(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
-    monkeypatch.setattr("nbstream.config.loading.SYSTEM_FOLDER", tmp_path / "none")
+    monkeypatch.setattr("nbstream.daemon.config.loading.SYSTEM_FOLDER", tmp_path / "none")
     server = FakeServer()
     reloader = Reloader(config.load_settings(config.find_config_file(None)), server.apply, server)
     assert (reloader.file, reload(reloader).file) == (None, None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.assembly.filter import make_filter
-from nbstream.config import Settings
+from nbstream.daemon.assembly.filter import make_filter
+from nbstream.daemon.config import Settings
 from nbstream.daemon.runtime import make_runtime
 from nbstream.server.peers import Peer
 from nbstream.store.model.memory_model import MemoryModel

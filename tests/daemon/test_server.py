@@ -13,19 +13,19 @@ import aiohttp
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly.store import RedisClients
-from nbstream.config import Settings
 from nbstream.daemon import server as server_module
+from nbstream.daemon.assembly.store import RedisClients
+from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
 from nbstream.engine.choice import PYTHON
-from nbstream.page.requests import ADMIN_AREA
-from nbstream.page.responses import cookie_name
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.runtime import Runtime
 from nbstream.settings.values import Section
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.store.model.model import Model
+from nbstream.web.admin.requests import ADMIN_AREA
+from nbstream.web.admin.responses import cookie_name
 from tests.filter.filters import PRIZE
 from tests.listeners.http.http_listener import free_socket
 

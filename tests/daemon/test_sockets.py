@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream import config
 from nbstream.addresses import TcpAddress
+from nbstream.daemon import config
 from nbstream.daemon.sockets import ListenerSockets, close_sockets
 from nbstream.errors import CannotStart
 from nbstream.server.sockets import open_listening_socket

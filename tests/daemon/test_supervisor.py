@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nbstream.config import Settings
 from nbstream.daemon import supervisor as module
+from nbstream.daemon.config import Settings
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import SILENCE_SECONDS, Supervisor
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 
 from nbstream import __version__
-from nbstream.config import make_settings
 from nbstream.daemon import worker
+from nbstream.daemon.config import make_settings
 
 # What it would serve with is shown instead.
 BEGINNING = """

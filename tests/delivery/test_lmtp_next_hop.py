@@ -13,11 +13,11 @@ import pytest
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.settings import RelaySettings, TlsLevel
 from nbstream.delivery.smtp_next_hop import RelayTls, SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayUnavailable
-from nbstream.wire.smtp_reply import SmtpReply
+from tests.delivery.scripted import Play
 from tests.redis_servers.access import Certificates
 
-from .conftest import Play
 from .scripted_server import DEADLINE_SECONDS, ScriptedServer
 
 ALICE, BOB, CAROL, DAVE = (SmtpPath(f"{name}@a.test") for name in ("alice", "bob", "carol", "dave"))

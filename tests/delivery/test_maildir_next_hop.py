@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from nbstream.delivery import maildir
 from nbstream.delivery.maildir import MaildirNextHop, _envelope_fields
 from nbstream.delivery.next_hop import SmtpPath
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES
 from nbstream.server.smtp_replies import error_reply
-from nbstream.wire.smtp_reply import SmtpReply
 
 ALICE, BOB, CAROL = SmtpPath("alice@a.test", ("SIZE=9",)), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"

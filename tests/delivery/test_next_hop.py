@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbstream.delivery.next_hop import DataReplies
-from nbstream.wire.smtp_reply import SmtpReply
+from nbstream.delivery.smtp_reply import SmtpReply
 
 TAKEN, FULL = SmtpReply(250, "2.0.0 Ok"), SmtpReply(452, "4.2.2 Mailbox full")
 

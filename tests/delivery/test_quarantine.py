@@ -25,8 +25,8 @@ from nbstream.delivery.quarantine import (
     RetentionResult,
 )
 from nbstream.delivery.settings import QuarantineSettings
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
-from nbstream.wire.smtp_reply import SmtpReply
 
 A, B = "a" * 24, "ab" + "c" * 22
 CONTENT = b"Subject: x\r\n\r\n.hello\r\n\r\n"

@@ -22,7 +22,7 @@ from nbstream.delivery.quarantine import (
     QuarantineUsage,
 )
 from nbstream.delivery.settings import QuarantineSettings
-from nbstream.wire.smtp_reply import SmtpReply
+from nbstream.delivery.smtp_reply import SmtpReply
 
 NO_ROOM = SmtpReply(452, "4.3.1 Insufficient system storage")
 LARGE = b"Subject: x\r\n\r\n" + b"an attachment of some size\r\n" * 40_000  # 1.1 MB

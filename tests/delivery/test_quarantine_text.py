@@ -1,4 +1,4 @@
-"""``nbstream.delivery.quarantine_release``."""
+"""``nbstream.server.quarantine_release``."""
 
 from __future__ import annotations
 

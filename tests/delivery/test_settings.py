@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import pytest
 
-from nbstream.assembly.delivery import make_next_hop
-from nbstream.config import load_settings
+from nbstream.daemon.assembly.delivery import make_next_hop
+from nbstream.daemon.config import load_settings
 from nbstream.delivery.settings import TlsLevel
 from nbstream.delivery.smtp_next_hop import RelayTls, SmtpNextHop, SmtpServer
 from nbstream.errors import ConfigError

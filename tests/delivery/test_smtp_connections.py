@@ -12,12 +12,12 @@ import pytest
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.settings import RelaySettings
 from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, NextHopConnection, SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.server.smtp_replies import error_reply
-from nbstream.wire.smtp_reply import SmtpReply
+from tests.delivery.scripted import Play, Relay
 from tests.waiting import until
 
-from .conftest import Play, Relay
 from .scripted_server import DEADLINE_SECONDS
 
 ALICE, BOB, CAROL = SmtpPath("alice@a.test"), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")

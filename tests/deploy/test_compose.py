@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from nbstream import config
+from nbstream.daemon import config
 from tests.deploy.compose import USER, read_project
 from tests.deploy.containerfile import read_instructions
 from tests.deploy.plain_root import run_alone

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream import config
+from nbstream.daemon import config
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from tests.deploy.lmtp import PIECES, LmtpDovecot

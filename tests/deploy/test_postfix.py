@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream import config
 from nbstream.addresses import TcpAddress
+from nbstream.daemon import config
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import canary, examination
 from nbstream.doctor.canary import send_canary

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import yaml
 
-from nbstream.config import Settings
+from nbstream.daemon.config import Settings
 from tests.deploy.postfix import DEPLOY
 
 EXAMPLE = DEPLOY / "prometheus" / "prometheus.yml"

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream import config
 from nbstream.cli.exit_codes import EX_CONFIG, EX_USAGE
-from nbstream.daemon import supervisor
+from nbstream.daemon import config, supervisor
 from nbstream.store.embedded import server
 from tests.deploy.postfix import DEPLOY
 

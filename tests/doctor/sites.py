@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
-from nbstream.config import load_settings
+from nbstream.daemon.config import load_settings
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor.examination import Site
 from nbstream.findings import Finding, FindingKind

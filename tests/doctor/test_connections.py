@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.config import load_settings
 from nbstream.daemon import health
+from nbstream.daemon.config import load_settings
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.daemon.status import DaemonStatus, ask_daemon_status
 from nbstream.doctor import connections
@@ -52,8 +52,8 @@ from tests.doctor.sites import is_of, kind_names, make_site, the, wrong
 from tests.integration.daemon import DaemonProcess, free_port
 from tests.listeners.smtp.smtp_listener import Way, open_smtp_listener
 from tests.redis_servers.access import Certificates
-from tests.user_page.site import PasswordTable
 from tests.waiting import until
+from tests.web.user.site import PasswordTable
 
 RUNNING = DaemonStatus(os.getpid())
 OTHER: ListenerEntry[Any, Any] = ListenerEntry("other", lambda *_: pytest.fail("it is not made"))

@@ -12,7 +12,7 @@ import pytest
 
 from nbstream import __version__
 from nbstream.cli.main import main
-from nbstream.config import load_settings
+from nbstream.daemon.config import load_settings
 from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.doctor import daemon as doctor
 from nbstream.doctor.daemon import examine_configuration, examine_daemon, open_files_finding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nbstream.assembly.store import open_sender_lists
+from nbstream.daemon.assembly.store import open_sender_lists
 from nbstream.doctor import model
 from nbstream.doctor.model import examine_lists
 from nbstream.policy.address_patterns import SenderPattern

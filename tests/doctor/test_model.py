@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.daemon import model_lookups
+from nbstream.daemon.assembly.filter import open_one_shot_filter
 from nbstream.doctor import model
 from nbstream.doctor.connections import examine_in_redis
 from nbstream.doctor.examination import Site

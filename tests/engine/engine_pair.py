@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.assembly.filter import make_filter
 from nbstream.bayes.table_counts import TableCounts
-from nbstream.config import Settings
+from nbstream.daemon.assembly.filter import make_filter
+from nbstream.daemon.config import Settings
 from nbstream.engine.choice import ENVIRONMENT, LIBRARY_FILE, PYTHON, Engine, choose_engine
 from nbstream.filter import Filter, FilterObserver
 from nbstream.mail.message import Message

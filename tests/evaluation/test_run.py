@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly.filter import make_filter
-from nbstream.assembly.policy import make_message_reader
-from nbstream.config import Settings
+from nbstream.daemon.assembly.filter import make_filter
+from nbstream.daemon.assembly.policy import make_message_reader
+from nbstream.daemon.config import Settings
 from nbstream.evaluation.regimes import LabelledCheck
 from nbstream.evaluation.report import OtherFilterReport
 from nbstream.evaluation.run import (

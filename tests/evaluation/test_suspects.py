@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from nbstream.assembly.filter import make_filter
-from nbstream.assembly.policy import make_message_reader
-from nbstream.config import Settings
+from nbstream.daemon.assembly.filter import make_filter
+from nbstream.daemon.assembly.policy import make_message_reader
+from nbstream.daemon.config import Settings
 from nbstream.evaluation import suspects
 from nbstream.evaluation.run import CachingTokenizer, EvaluationOptions, EvaluationRow, evaluate
 from nbstream.evaluation.streams import LabelledContent

@@ -12,9 +12,9 @@ from itertools import cycle
 
 import pytest
 
-from nbstream.assembly.filter import make_autolearner, make_filter
-from nbstream.assembly.policy import make_message_reader
-from nbstream.config import Settings
+from nbstream.daemon.assembly.filter import make_autolearner, make_filter
+from nbstream.daemon.assembly.policy import make_message_reader
+from nbstream.daemon.config import Settings
 from nbstream.filter import Filter
 from nbstream.policy.autolearn import MAX_SHIFT
 from nbstream.store.model.memory_model import MemoryModel

@@ -11,8 +11,8 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import FeedbackOutcome, Filter, KeptMailLearner, KeptMailWalk
+from nbstream.filter.own_models.store import OwnModelKeys
 from nbstream.mail.message import Message
-from nbstream.own_models.store import OwnModelKeys
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.assembly.filter import make_filter, make_model_tokenizer
-from nbstream.assembly.store import key_fingerprint
 from nbstream.bayes.clues import Clue, TokenClues
 from nbstream.bayes.table_counts import make_counts
-from nbstream.config import Settings, make_settings
+from nbstream.daemon.assembly.filter import make_filter, make_model_tokenizer
+from nbstream.daemon.assembly.store import key_fingerprint
+from nbstream.daemon.config import Settings, make_settings
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.errors import StoreIncompatible
 from nbstream.filter import Check, FeedbackOutcome, FeedbackResult, Filter, RememberingObserver, TokenizedMessage

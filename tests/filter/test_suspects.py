@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nbstream.assembly.filter import make_filter
-from nbstream.config import Settings
+from nbstream.daemon.assembly.filter import make_filter
+from nbstream.daemon.config import Settings
 from nbstream.filter.suspects import find_suspects
 from nbstream.mail.message import Message
 from nbstream.store.model.memory_model import MemoryModel

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from nbstream.addresses import UnixAddress
-from nbstream.listeners.http.listener import HttpListener
+from nbstream.server.http.listener import HttpListener
 from nbstream.server.sockets import open_listening_socket
 
 _METHODS = frozenset({b"GET", b"HEAD", b"POST", b"PUT", b"OPTIONS"})

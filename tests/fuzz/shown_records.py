@@ -9,19 +9,19 @@ from typing import Any, cast
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter.filter import MessageRecord
 from nbstream.filter.suspects import Suspect
-from nbstream.listeners.http.access import Role
-from nbstream.page.message_view import MessageLookups, MessageView
-from nbstream.page.messages_view import MessagesView
-from nbstream.page.quarantine_view import PageQuarantine
-from nbstream.page.rendering import PageRenderer
-from nbstream.page.requests import Answer, Page, PageRequest, Session, View
-from nbstream.page.teaching_view import TeachingView
 from nbstream.policy.verdict import ModelState
+from nbstream.server.http.access import Role
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.model.history import History, HistoryChange, HistoryRecord, RecentChanges
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import Direction, RowFilter, RowPage, RowSearch
 from nbstream.store.settings import MemorySettings
+from nbstream.web.admin.message_view import MessageLookups, MessageView
+from nbstream.web.admin.messages_view import MessagesView
+from nbstream.web.admin.quarantine_view import PageQuarantine
+from nbstream.web.admin.rendering import PageRenderer
+from nbstream.web.admin.requests import Answer, Page, PageRequest, Session, View
+from nbstream.web.admin.teaching_view import TeachingView
 from tests.fuzz.page_elements import assert_own_elements
 
 TIME = 1_800_000_000.0

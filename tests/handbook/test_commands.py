@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.command_line import build_parser
-from nbstream.config import load_settings
+from nbstream.daemon.config import load_settings
 from nbstream.demo.mail import labelled_mail
 from tests.handbook.pages import PAGES, README, ROOT, fenced, indented, name_of, page, paste, run, section
 from tests.integration.daemon import DaemonProcess

@@ -16,8 +16,8 @@ import pytest
 
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command
 from tests.integration.test_quarantine import ODD, send, teach
-from tests.users.digest_site import body_of
-from tests.users.mail_server import MailServer, open_mail_server
+from tests.web.users.digest_site import body_of
+from tests.web.users.mail_server import MailServer, open_mail_server
 
 
 @pytest.fixture

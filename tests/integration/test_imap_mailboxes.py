@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.mailboxes.imap import ImapMailboxes
-from nbstream.mailboxes.letters import FolderRole, Letter, LetterFlags, LetterPlace, SkippedMail
-from nbstream.mailboxes.template import UrlTemplate, parse_template
+from nbstream.training.imap import ImapMailboxes
+from nbstream.training.letters import FolderRole, Letter, LetterFlags, LetterPlace, SkippedMail
+from nbstream.training.template import UrlTemplate, parse_template
 from tests.conftest import RedisServer
 from tests.deploy.postfix import open_folder
 from tests.handbook.pages import page

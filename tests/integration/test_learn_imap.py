@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from nbstream import imap
-from nbstream.cli.imap.folders import FolderRequest, parse_imap_url, read_folders
+from nbstream.cli.imap_folders import FolderRequest, parse_imap_url, read_folders
 from nbstream.errors import InputError
 from nbstream.filter.lesson_groups import GROUP_SIZE
-from tests.cli.imap.server import Server
+from nbstream.server import imap
+from tests.cli.imap_server import Server
 from tests.conftest import RedisServer
 from tests.deploy.dovecot import DELETED
 from tests.deploy.postfix import open_folder

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.assembly.store import open_temporary_model
 from nbstream.cli.main import main
-from nbstream.config import load_settings
+from nbstream.daemon.assembly.store import open_temporary_model
+from nbstream.daemon.config import load_settings
 from tests.integration.daemon import DaemonProcess, wait_until
 from tests.integration.test_life import send
 from tests.redis_servers.cluster_set import ClusterSet

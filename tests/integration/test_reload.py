@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.config import load_settings, policy_hash
+from nbstream.daemon.config import load_settings, policy_hash
 from nbstream.store.embedded.locks import lock_daemon
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
 

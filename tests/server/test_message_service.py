@@ -11,16 +11,16 @@ from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreIncompatible
 from nbstream.filter import Check, Filter, FilterPolicy
+from nbstream.filter.own_models.store import OwnModelKeys
 from nbstream.mail.message import Message
-from nbstream.own_models.store import OwnModelKeys
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.message_service import MessageService
+from tests.filter.own_models.site import open_site
 from tests.listeners.filters import open_filter
 from tests.listeners.runtimes import make_runtime
-from tests.own_models.site import open_site
 
 SPAM = Message.parse(b"Subject: You have won\n\nClaim your free prize now.\n")
 HAM = Message.parse(b"Subject: Lunch?\n\nShall we have lunch on Friday?\n")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.assembly.store import RedisClients
-from nbstream.config import Settings
+from nbstream.daemon.assembly.store import RedisClients
+from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.parts import make_parts
 from nbstream.daemon.server import open_store

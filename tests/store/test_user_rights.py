@@ -15,11 +15,11 @@ from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.recent.row_search import RowFilter, RowSearch
 from nbstream.store.sender_lists import FollowedSenderLists, StoredSenderLists
-from nbstream.users.links import LinkKeys
-from nbstream.users.preferences import UserPreferences
+from nbstream.web.users.links import LinkKeys
+from nbstream.web.users.preferences import UserPreferences
 from tests.conftest import RedisServer
-from tests.own_models.site import ANN, open_site
-from tests.own_models.test_filters import news
+from tests.filter.own_models.site import ANN, open_site
+from tests.filter.own_models.test_filters import news
 from tests.store.mirror.mirrors import following
 from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.waiting import until

@@ -17,17 +17,17 @@ from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
+from nbstream.filter.own_models.store import OwnModels
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
-from nbstream.own_models.store import OwnModels
-from nbstream.page.metrics import PageMetrics
 from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.user_page.links import LinkMetrics
-from nbstream.user_page.login import UserPageMetrics
-from nbstream.users.digests import DigestMetrics
+from nbstream.web.admin.metrics import PageMetrics
+from nbstream.web.user.links import LinkMetrics
+from nbstream.web.user.login import UserPageMetrics
+from nbstream.web.users.digests import DigestMetrics
 from tools.reference.markup import NOTICE, Undocumented, definitions, plain
 
 

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from nbstream.wire import answers
+from nbstream.server import answers
 
 _Answer: TypeAlias = answers.Check | answers.Known | answers.Lesson | answers.Model | answers.Problem
 

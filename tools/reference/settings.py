@@ -1,4 +1,4 @@
-"""The reference of the settings: every key with its values, default and meaning, from ``nbstream.config``.
+"""The reference of the settings: every key with its values, default and meaning, from ``nbstream.daemon.config``.
 
 The meaning of a key is the string below its field. Pydantic could read these strings itself
 (``use_attribute_docstrings``), but only while it creates the classes: it would parse their source at the start of
@@ -21,7 +21,7 @@ from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
 from pydantic import BaseModel, BeforeValidator, SecretStr
 from pydantic.fields import FieldInfo
 
-from nbstream.config import LIVE_SECTIONS, Settings
+from nbstream.daemon.config import LIVE_SECTIONS, Settings
 from nbstream.delivery.settings import MaildirNextHopSetting
 from tools.reference.markup import NOTICE, Undocumented, definitions, first_sentence, paragraph
 

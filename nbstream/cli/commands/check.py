@@ -6,15 +6,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.policy import make_message_reader
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.exit_codes import EX_SPAM
 from nbstream.cli.terminal import printable, report_errors
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.filter.lesson_text import describe_kind
+from nbstream.server import api_json
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.wire import api_json
 
 if TYPE_CHECKING:
     from nbstream.errors import InputError

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import yaml
 from pydantic import SecretStr
 
-from nbstream import config
 from nbstream.cli.terminal import print_note
+from nbstream.daemon import config
 from nbstream.delivery.settings import MaildirNextHopSetting
 from nbstream.errors import ConfigError
 from nbstream.policy.address_patterns import first_matching_pattern
@@ -25,7 +25,7 @@ from nbstream.settings.values import Section
 from nbstream.store.settings import url_with_hidden_password
 
 if TYPE_CHECKING:
-    from nbstream.config.settings import Settings
+    from nbstream.daemon.config.settings import Settings
     from nbstream.settings.document import Document, KeyPath
 
 

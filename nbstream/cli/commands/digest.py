@@ -12,22 +12,22 @@ import email.policy
 import time
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.delivery import make_next_hop
-from nbstream.assembly.digests import make_digests
-from nbstream.assembly.policy import make_own_model_names
-from nbstream.assembly.store import open_running_redis
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_TEMPFAIL, EX_UNAVAILABLE
 from nbstream.cli.terminal import printable
+from nbstream.daemon import config
+from nbstream.daemon.assembly.delivery import make_next_hop
+from nbstream.daemon.assembly.digests import make_digests
+from nbstream.daemon.assembly.policy import make_own_model_names
+from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.errors import ConfigError, InputError
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.store.state_file import StateFile
-from nbstream.users.digests import DigestOutcome
+from nbstream.web.users.digests import DigestOutcome
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
-    from nbstream.users.settings import DigestSettings
+    from nbstream.daemon.config import Settings
+    from nbstream.web.users.settings import DigestSettings
 
 
 def run(options: argparse.Namespace) -> int:

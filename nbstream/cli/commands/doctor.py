@@ -10,10 +10,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from nbstream import __version__, config
+from nbstream import __version__
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_PROBLEMS, EX_WARNINGS
 from nbstream.cli.terminal import printable
+from nbstream.daemon import config
 from nbstream.doctor.checks import examine, findings_to_json, render_text
 from nbstream.doctor.daemon import invalid_configuration
 from nbstream.errors import ConfigError

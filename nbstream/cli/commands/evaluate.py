@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from nbstream import config
-from nbstream.assembly.filter import make_autolearner, make_filter
-from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import open_temporary_model
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.table_counts import make_counts
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.terminal import check_writable, print_note, report_errors, translate_write_errors
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import make_autolearner, make_filter
+from nbstream.daemon.assembly.policy import make_message_reader
+from nbstream.daemon.assembly.store import open_temporary_model
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import ConfigError, InputError
 from nbstream.evaluation import report, streams
@@ -42,7 +42,7 @@ from nbstream.store.settings import EMBEDDED, RedisSettings, read_redis_url, url
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.engine.choice import Engine
     from nbstream.evaluation.report import EvaluationReport
     from nbstream.evaluation.streams import LabelledStream

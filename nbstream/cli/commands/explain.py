@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.policy import make_message_reader
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.cli import interrupts, message_files
 from nbstream.cli.terminal import (
@@ -29,20 +26,23 @@ from nbstream.cli.terminal import (
     report_errors,
     terminal_columns,
 )
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.errors import InputError
 from nbstream.filter.filter import MessageRecord, find_message_record
 from nbstream.filter.lesson_text import describe_kind
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import format_threshold
+from nbstream.server import api_json
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import entry_of_people
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import are_private
-from nbstream.wire import api_json
 
 if TYPE_CHECKING:
     from nbstream.bayes.kinds import KindScores
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.filter import Filter
     from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.store.model.model import Model

@@ -17,14 +17,14 @@ from typing import IO, TYPE_CHECKING
 
 from tqdm import tqdm
 
-from nbstream import config
-from nbstream.assembly.store import make_archived_model, open_running_redis
 from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.cli.terminal import print_note, translate_output_errors
+from nbstream.daemon import config
+from nbstream.daemon.assembly.store import make_archived_model, open_running_redis
 from nbstream.durable_files import sync_folder
 from nbstream.errors import OutputFailed
-from nbstream.own_models.index import OwnModelIndex
+from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 

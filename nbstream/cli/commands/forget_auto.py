@@ -10,10 +10,10 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.store import make_model, open_running_redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
+from nbstream.daemon import config
+from nbstream.daemon.assembly.store import make_model, open_running_redis
 
 if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals

@@ -10,27 +10,27 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.policy import make_own_model_names
-from nbstream.assembly.store import make_correspondent_reader, make_own_model
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_TEMPFAIL
-from nbstream.cli.imap.positions import forget_positions
+from nbstream.cli.imap_positions import forget_positions
 from nbstream.cli.terminal import print_error, print_note, printable
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_own_model_names
+from nbstream.daemon.assembly.store import make_correspondent_reader, make_own_model
 from nbstream.delivery.quarantine import Quarantine
+from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.mail.addresses import canonical_address
-from nbstream.own_models.index import OwnModelIndex
 from nbstream.store.state_file import StateFile
 from nbstream.system_users import current_user
-from nbstream.users.digest_state import DigestState
-from nbstream.users.erasure import UserErasure
+from nbstream.web.users.digest_state import DigestState
+from nbstream.web.users.erasure import UserErasure
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.config import Settings
-    from nbstream.users.erasure import Erased
+    from nbstream.daemon.config import Settings
+    from nbstream.web.users.erasure import Erased
 
 
 def run(options: argparse.Namespace) -> int:

@@ -10,17 +10,17 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import local_time, print_error, printable
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import open_one_shot_filter
 from nbstream.errors import InputError
 from nbstream.policy.verdict import shorten_probability
+from nbstream.server.api_json import iso_time
 from nbstream.store.model.history import HistorySelection
-from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.filter import Filter
     from nbstream.store.model.history import Assessment, HistoryChange
 

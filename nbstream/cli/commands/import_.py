@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from nbstream import config
-from nbstream.assembly.store import key_fingerprint, make_archived_model, open_running_redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
+from nbstream.daemon import config
+from nbstream.daemon.assembly.store import key_fingerprint, make_archived_model, open_running_redis
 from nbstream.errors import InputError
-from nbstream.own_models.index import OwnModelIndex
-from nbstream.own_models.names import is_own_model_name
-from nbstream.own_models.store import OwnModelKeys
+from nbstream.filter.own_models.index import OwnModelIndex
+from nbstream.filter.own_models.store import OwnModelKeys
+from nbstream.policy.own_models.names import is_own_model_name
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import import_archive
@@ -31,7 +31,7 @@ from nbstream.store.transfer.model_import import import_archive
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.store.model.model import Model
 
 

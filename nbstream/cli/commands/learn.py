@@ -10,15 +10,15 @@ from contextlib import AbstractContextManager, aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.filter import make_model_tokenizer, open_one_shot_filter
-from nbstream.assembly.policy import make_message_reader
-from nbstream.assembly.store import read_correspondents
 from nbstream.cli import interrupts, message_files, reader_process
 from nbstream.cli.exit_codes import exit_code
-from nbstream.cli.imap.positions import FolderPositions, LearnedPositions
+from nbstream.cli.imap_positions import FolderPositions, LearnedPositions
 from nbstream.cli.lesson_summary import FeedbackSummary
 from nbstream.cli.terminal import print_error, print_note, progress
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import make_model_tokenizer, open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_message_reader
+from nbstream.daemon.assembly.store import read_correspondents
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from nbstream.cli.message_files import NamedMessage
     from nbstream.cli.reader_process import MessageChunk, MessageSource, ReadMessage
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.filter import FeedbackResult, Filter
 
 
@@ -93,7 +93,7 @@ def _message_reader(
 ) -> Callable[[list[InputError]], Iterator[NamedMessage]]:
     if not options.folders:
         return partial(message_files.read_messages, options.paths)
-    from nbstream.cli.imap import folders  # noqa: PLC0415 - TLS takes a tenth of the time to start
+    from nbstream.cli import imap_folders as folders  # noqa: PLC0415 - TLS takes a tenth of the time to start
 
     requests = [
         folders.FolderRequest(folder, None if options.all else positions.read(str(folder)))

@@ -21,10 +21,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
-from nbstream import config
-from nbstream.assembly.filter import make_model_tokenizer, open_one_shot_filter
-from nbstream.assembly.policy import make_message_reader, make_own_model_names
-from nbstream.assembly.store import make_correspondent_store, open_running_redis
 from nbstream.cli import interrupts, reader_process
 from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.lesson_summary import FeedbackSummary
@@ -32,32 +28,36 @@ from nbstream.cli.message_files import NamedMessage
 from nbstream.cli.terminal import print_error, progress
 from nbstream.correspondents.sent_mail import read_letter
 from nbstream.correspondents.store import record_sent
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import make_model_tokenizer, open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_message_reader, make_own_model_names
+from nbstream.daemon.assembly.store import make_correspondent_store, open_running_redis
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.evaluation.measures import wilson_interval
 from nbstream.filter import FeedbackOutcome, LabelledMessage
 from nbstream.mail.message import Message
-from nbstream.mailboxes.choice import LABELS
-from nbstream.mailboxes.files import MailboxFiles
-from nbstream.mailboxes.letters import FolderRole, LetterPlace, SkippedMail
-from nbstream.mailboxes.plan import Skips, make_plan
-from nbstream.mailboxes.template import PathTemplate, parse_passwords, parse_users
+from nbstream.mail.visible_text import visible_text
 from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.settings.values import read_text_file
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.system_users import acting_as, current_user
-from nbstream.wire.visible_text import visible_text
+from nbstream.training.choice import LABELS
+from nbstream.training.files import MailboxFiles
+from nbstream.training.letters import FolderRole, LetterPlace, SkippedMail
+from nbstream.training.plan import Skips, make_plan
+from nbstream.training.template import PathTemplate, parse_passwords, parse_users
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from nbstream.cli.reader_process import MessageChunk, ReadMessage
-    from nbstream.config import Settings
     from nbstream.correspondents.facts import CorrespondentFacts
+    from nbstream.daemon.config import Settings
     from nbstream.errors import NbstreamError
     from nbstream.filter import FeedbackResult, Filter
-    from nbstream.mailboxes.letters import Account, Letter, MailSource
-    from nbstream.mailboxes.plan import Plan, PlanPart
+    from nbstream.training.letters import Account, Letter, MailSource
+    from nbstream.training.plan import Plan, PlanPart
 
 SOURCE = "mailboxes"
 """The source of these lessons: the history and ``nbstream undo --source`` know them by it."""
@@ -127,7 +127,7 @@ def _mail_source(options: argparse.Namespace, settings: Settings) -> MailSource:
         return MailboxFiles(options.mailboxes, _read_users(options.users) if options.users else None, own_field)
     if not options.users:
         options.wrong_usage("--users FILE is needed with a URL: the server does not list its accounts")
-    from nbstream.mailboxes.imap import ImapMailboxes  # noqa: PLC0415 - TLS takes a tenth of the time to start
+    from nbstream.training.imap import ImapMailboxes  # noqa: PLC0415 - TLS takes a tenth of the time to start
 
     users = _read_users(options.users)
     if options.password_file:

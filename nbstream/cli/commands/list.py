@@ -10,21 +10,21 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.store import open_sender_lists
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_DATAERR, EX_NOINPUT
 from nbstream.cli.terminal import local_time, print_error, printable
+from nbstream.daemon import config
+from nbstream.daemon.assembly.store import open_sender_lists
 from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES
 from nbstream.policy.sender_lists import SITE, ListKind, list_owner
+from nbstream.server.api_json import iso_time
 from nbstream.store.sender_lists import MAX_ALL_ENTRIES, ListChange
 from nbstream.system_users import current_user
-from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.policy.address_patterns import SenderPattern
     from nbstream.store.sender_lists import StoredEntry, StoredSenderLists
 

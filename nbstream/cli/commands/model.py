@@ -10,8 +10,6 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from nbstream import config
-from nbstream.assembly.store import make_own_model, open_running_redis
 from nbstream.bayes.clues import NamedCounts, loudest_tokens
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
@@ -19,15 +17,17 @@ from nbstream.cli.commands.explain import WHY_NO_WORDS
 from nbstream.cli.commands.export import open_output, print_summary, write_model
 from nbstream.cli.commands.import_ import import_file
 from nbstream.cli.terminal import local_time, print_error, print_note, printable
+from nbstream.daemon import config
+from nbstream.daemon.assembly.store import make_own_model, open_running_redis
 from nbstream.errors import InputError
-from nbstream.own_models.index import OwnModelIndex
-from nbstream.own_models.names import levels_of_name
+from nbstream.filter.own_models.index import OwnModelIndex
+from nbstream.policy.own_models.names import levels_of_name
+from nbstream.server.api_json import iso_time
 from nbstream.store.transfer import archive
-from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
-    from nbstream.own_models.index import ListedModel
+    from nbstream.daemon.config import Settings
+    from nbstream.filter.own_models.index import ListedModel
     from nbstream.store.model.model import Model
 
 _TOKENS = 5  # of each class

@@ -11,27 +11,27 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.delivery import make_next_hop
-from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.policy import make_header_policy, make_message_reader
 from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
+from nbstream.daemon import config
+from nbstream.daemon.assembly.delivery import make_next_hop
+from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_header_policy, make_message_reader
 from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine import Quarantine
-from nbstream.delivery.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser
 from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE
 from nbstream.policy.verdict import shorten_probability
+from nbstream.server.api_json import iso_time
+from nbstream.server.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
 from nbstream.system_users import current_user
-from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
     from nbstream.filter import FeedbackResult
     from nbstream.mail.message import Message

@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbstream import config
+from nbstream.daemon import config
 from nbstream.errors import ConfigError, NbstreamError, NotRunning
 from nbstream.server import control_socket
 from nbstream.store.embedded.locks import daemon_pid
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
 
 _ASK_SECONDS = 5.0
 _RELOAD_SECONDS = 30.0  # the daemon itself gives up on its file after ten

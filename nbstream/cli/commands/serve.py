@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from nbstream import config, logs
+from nbstream import logs
 from nbstream.addresses import TcpAddress
-from nbstream.daemon import signals
+from nbstream.daemon import config, signals
 from nbstream.daemon.daemon import Daemon
 from nbstream.daemon.listeners import HTTP
+from nbstream.daemon.page_links import create_page_link, link_note, link_url
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError
 from nbstream.listeners.smtp import SMTP
-from nbstream.page.links import create_page_link, link_note, link_url
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.system_users import current_user
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.daemon.sockets import ListenAddresses
 
 

@@ -14,25 +14,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.policy import make_rules
-from nbstream.assembly.store import make_correspondent_reader
 from nbstream.cli import interrupts
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_rules
+from nbstream.daemon.assembly.store import make_correspondent_reader
 from nbstream.daemon.status import SILENT, DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.evaluation.measures import finite_or_none
 from nbstream.filter import learned_by_class
+from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
-from nbstream.own_models.index import OwnModelIndex
 from nbstream.policy.autolearn import model_state
 from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.verdict import Thresholds, format_threshold
-from nbstream.wire.api_json import iso_time
+from nbstream.server.api_json import iso_time
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.engine.choice import Engine
     from nbstream.policy.verdict import ModelState
     from nbstream.store.model.model import Model

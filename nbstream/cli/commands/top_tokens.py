@@ -9,12 +9,12 @@ import argparse
 import json
 from dataclasses import asdict
 
-from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.bayes.clues import NamedCounts, TokenVote, loudest_tokens
 from nbstream.cli import interrupts
 from nbstream.cli.commands.explain import LOG_RATIO_HEAD, WHY_NO_WORDS
 from nbstream.cli.terminal import print_error, print_note, printable
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import open_one_shot_filter
 
 
 def run(options: argparse.Namespace) -> int:

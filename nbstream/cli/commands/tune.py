@@ -10,9 +10,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
-from nbstream.assembly.policy import make_policy, make_rules
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import (
     is_styled,
@@ -20,13 +17,16 @@ from nbstream.cli.terminal import (
     printable,
     terminal_columns,
 )
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_policy, make_rules
 from nbstream.evaluation import threshold_choices, threshold_report
 from nbstream.policy.verdict import ModelState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.policy.prequential_scores import PrequentialScores
 
 _NAME_LENGTH = 24

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nbstream import config
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import print_note
+from nbstream.daemon import config
+from nbstream.daemon.page_links import create_page_link, link_note, link_url
 from nbstream.daemon.status import ask_daemon_status
 from nbstream.errors import ConfigError, NotRunning
-from nbstream.page.links import create_page_link, link_note, link_url
 from nbstream.system_users import current_user
 
 if TYPE_CHECKING:

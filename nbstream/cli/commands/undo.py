@@ -11,15 +11,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from nbstream import config
-from nbstream.assembly.filter import open_one_shot_filter
 from nbstream.cli import interrupts
 from nbstream.cli.commands.history import name_of_model, read_selection
 from nbstream.cli.terminal import local_time, print_error, printable
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import open_one_shot_filter
 from nbstream.filter.undo import undo_changes
+from nbstream.server.api_json import iso_time
 from nbstream.store.undo import selected_changes
 from nbstream.system_users import current_user
-from nbstream.wire.api_json import iso_time
 
 if TYPE_CHECKING:
     from nbstream.filter.undo import ChangeOutcome

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from nbstream.listeners.http import openapi
-from nbstream.listeners.http.listener import AccessLevel, Route
-from nbstream.listeners.http.responses import RequestRefused, json_response
-from nbstream.listeners.http.route_table import last_segment
-from nbstream.wire import api_json
+from nbstream.server import api_json
+from nbstream.server.http.listener import AccessLevel, Route
+from nbstream.server.http.responses import RequestRefused, json_response
+from nbstream.server.http.route_table import last_segment
 
 if TYPE_CHECKING:
     from nbstream.filter.filter import MessageRecord
-    from nbstream.listeners.http.bodies import BodyReader
     from nbstream.mail.message import Message
+    from nbstream.server.api_json import ModelStatus
+    from nbstream.server.http.bodies import BodyReader
     from nbstream.server.message_service import MessageHandler, MessageService
-    from nbstream.wire.api_json import ModelStatus
 
 USER_FIELD = "User"
 """The field with the user who teaches, as clients of rspamd send it."""

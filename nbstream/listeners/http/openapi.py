@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.wire.api_json import PROBLEM_TYPE, TEXT_TYPE
+from nbstream.server.api_json import PROBLEM_TYPE, TEXT_TYPE
 
 JsonObject = dict[str, Any]
 

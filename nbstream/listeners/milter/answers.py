@@ -22,6 +22,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import NbstreamError
 from nbstream.listeners.milter.codec import MilterActions, MilterSteps
 from nbstream.listeners.milter.replies import (
@@ -47,7 +48,6 @@ from nbstream.server.feedback_mailbox import FeedbackMailbox
 from nbstream.server.peers import Peer
 from nbstream.server.smtp_replies import TEMPORARY_FAILURE, error_reply
 from nbstream.threads import in_thread_if_large
-from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ from nbstream.server import smtp_replies
 from nbstream.server.limits import Reservation
 
 if TYPE_CHECKING:
+    from nbstream.delivery.smtp_reply import SmtpReply
     from nbstream.server.limits import BytesInFlight
-    from nbstream.wire.smtp_reply import SmtpReply
 
 _log = logging.getLogger(__name__)
 

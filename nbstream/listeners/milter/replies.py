@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeAlias
 
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.listeners.milter.codec import MilterOptions, encode_text
-from nbstream.wire.smtp_reply import SmtpReply
 
 _UINT32 = struct.Struct("!I")
 _OPTIONS = struct.Struct("!III")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.listeners.http.access import requesters
 from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
-from nbstream.listeners.http.listener import AccessLevel, HealthStatus, Route
-from nbstream.listeners.http.responses import RequestRefused, json_response
 from nbstream.listeners.rspamd import codec as rspamd
 from nbstream.policy.sender_lists import MessageSender
+from nbstream.server.http.access import requesters
+from nbstream.server.http.listener import AccessLevel, HealthStatus, Route
+from nbstream.server.http.responses import RequestRefused, json_response
 from nbstream.server.peers import Peer
 
 if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible
-    from nbstream.listeners.http.bodies import BodyReader
+    from nbstream.server.http.bodies import BodyReader
     from nbstream.server.message_service import MessageService
     from nbstream.store.recent.checked_messages import CheckedMessage, ReportUnreadable
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
     from nbstream.policy.verdict import Thresholds
+    from nbstream.server.api_json import ModelStatus
     from nbstream.store.recent.checked_messages import CheckedMessage
-    from nbstream.wire.api_json import ModelStatus
 
 NO_ACTION, ADD_HEADER, REWRITE_SUBJECT, REJECT = "no action", "add header", "rewrite subject", "reject"
 _ACTIONS = {

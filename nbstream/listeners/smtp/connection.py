@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, AnyStr, cast
 
 from aiosmtpd.smtp import SMTP
 
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.server import smtp_replies
-from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     import ssl

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from aiosmtpd.smtp import syntax
 
 from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp import codec
 from nbstream.listeners.smtp.connection import SmtpConnection
@@ -30,7 +31,6 @@ from nbstream.logs import event_fields
 from nbstream.server import smtp_replies
 from nbstream.server.peers import Peer
 from nbstream.server.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
-from nbstream.wire.smtp_reply import SmtpReply
 
 if TYPE_CHECKING:
     import asyncio

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from nbstream import config
-from nbstream.assembly.filter import make_filter, open_one_shot_filter
-from nbstream.assembly.policy import make_filter_policy, make_message_reader
-from nbstream.assembly.store import make_follower, make_model, make_recent_messages, open_redis
+from nbstream.daemon import config
+from nbstream.daemon.assembly.filter import make_filter, open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_filter_policy, make_message_reader
+from nbstream.daemon.assembly.store import make_follower, make_model, make_recent_messages, open_redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.store.mirror.mirror import Mirror
 from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:
-    from nbstream.config import Settings
+    from nbstream.daemon.config import Settings
     from nbstream.engine.choice import Engine
     from nbstream.policy.header import MessageReader
     from nbstream.store.recent.checked_messages import RecentMessages

@@ -20,8 +20,8 @@ from typing import Any
 import uvloop
 from redis import Redis
 
-from nbstream import config
-from nbstream.assembly.store import make_follower, make_model, open_redis
+from nbstream.daemon import config
+from nbstream.daemon.assembly.store import make_follower, make_model, open_redis
 from nbstream.engine.choice import choose_engine
 from nbstream.store.mirror.mirror import Mirror
 from tests.benchmarks.speed.bench import Bench, Labelled

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import uvloop
 
-from nbstream.assembly.policy import make_header_policy
+from nbstream.daemon.assembly.policy import make_header_policy
 from nbstream.engine.choice import PYTHON, choose_engine
 from nbstream.filter import Filter
 from nbstream.mail.header_edits import edit_message

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.commands.config import show_for_recipient, show_settings
-from nbstream.config import load_settings
+from nbstream.daemon.config import load_settings
 from nbstream.settings.document import read_document
 
 ROOT = Path(__file__).parents[3]

@@ -17,7 +17,7 @@ from redis.asyncio import Redis as AsyncRedis
 
 from nbstream.cli.commands import evaluate as evaluate_command
 from nbstream.cli.main import main
-from nbstream.config import load_settings
+from nbstream.daemon.config import load_settings
 from nbstream.evaluation.run import EvaluationOptions
 from nbstream.evaluation.streams import read_stream
 from nbstream.store.model.commit import CommitResult

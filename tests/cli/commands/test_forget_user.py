@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nbstream.own_models.names import OwnModelNames
 from nbstream.policy.actions import ActionKind
 from nbstream.policy.envelope import RememberedEnvelope
+from nbstream.policy.own_models.names import OwnModelNames
 from nbstream.store import erasure
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.store.model.model import Model
@@ -19,7 +19,7 @@ from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessage
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokens import Tokens
-from nbstream.users.preferences import UserPreferences
+from nbstream.web.users.preferences import UserPreferences
 from tests.cli.taught import Taught
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"

@@ -7,13 +7,13 @@ import json
 from dataclasses import replace
 
 from nbstream.cli.commands.status import collect_status, render_text, status_to_json
-from nbstream.config import load_settings
+from nbstream.daemon.config import load_settings
 from nbstream.daemon.status import DaemonStatus, WorkerStatus
+from nbstream.server.api_json import iso_time
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokens import Tokens
-from nbstream.wire.api_json import iso_time
 from tests.cli.taught import Taught
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli.main import main
-from nbstream.page.links import link_note, link_url
+from nbstream.daemon.page_links import link_note, link_url
 from nbstream.store.embedded.locks import lock_daemon
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.system_users import current_user

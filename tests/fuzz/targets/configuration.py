@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from nbstream.config import Settings, keys_awaiting_restart, load_settings, policy_hash
+from nbstream.daemon.config import Settings, keys_awaiting_restart, load_settings, policy_hash
 from nbstream.errors import ConfigError
 from nbstream.settings.document import MAX_FILE_BYTES
 from tests.fuzz.target import FuzzTarget

@@ -5,8 +5,8 @@ from __future__ import annotations
 from nbstream.errors import FeedbackRefused
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.header import MessageReader
+from nbstream.server.api_json import is_message_id
 from nbstream.server.feedback_mailbox import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
-from nbstream.wire.api_json import is_message_id
 from tests.fuzz.target import FuzzTarget
 
 _ADDRESSES = ("spam@nbstream.invalid", "ham@nbstream.invalid")

@@ -12,15 +12,15 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.filter.filter import MessageRecord
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
-from nbstream.listeners.http.bodies import BodyReader
-from nbstream.listeners.http.listener import HealthStatus, HttpListener, health_routes
 from nbstream.listeners.rspamd.api import RspamdApi
 from nbstream.policy.verdict import ModelState, Thresholds
+from nbstream.server.api_json import ModelStatus
+from nbstream.server.http.bodies import BodyReader
+from nbstream.server.http.listener import HealthStatus, HttpListener, health_routes
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.wire.api_json import ModelStatus
 from tests.fuzz.http_exchange import HttpExchange, framed
 from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget

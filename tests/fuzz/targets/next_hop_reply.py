@@ -13,8 +13,8 @@ import re
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.settings import RelaySettings
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayRefused, RelayUnavailable
-from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.target import FuzzTarget
 
 _RELAY = RelaySettings(connect_timeout_seconds=10.0, reply_timeout_seconds=10.0)

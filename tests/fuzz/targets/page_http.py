@@ -11,15 +11,17 @@ from collections.abc import Iterable, Sequence
 
 from redis.asyncio import Redis
 
-from nbstream.listeners.http.access import PasswordCheck, Passwords
-from nbstream.listeners.http.bodies import BodyReader
-from nbstream.listeners.http.listener import HttpListener
 from nbstream.metrics import MetricsRegistry
-from nbstream.page.forms import MAX_FORM_BYTES
-from nbstream.page.login import AdminLogin, PageSessions, csrf_token, sign
-from nbstream.page.metrics import PageMetrics
-from nbstream.page.rendering import PageRenderer
-from nbstream.page.requests import (
+from nbstream.server.http.access import PasswordCheck, Passwords
+from nbstream.server.http.bodies import BodyReader
+from nbstream.server.http.listener import HttpListener
+from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.store.logins import AttemptCount, AttemptCounts, LoginKeys, PageSessionStore, StoredLogin, is_token
+from nbstream.web.admin.forms import MAX_FORM_BYTES
+from nbstream.web.admin.login import AdminLogin, PageSessions, csrf_token, sign
+from nbstream.web.admin.metrics import PageMetrics
+from nbstream.web.admin.rendering import PageRenderer
+from nbstream.web.admin.requests import (
     ADMIN_AREA,
     Answer,
     Page,
@@ -28,11 +30,9 @@ from nbstream.page.requests import (
     Redirect,
     View,
 )
-from nbstream.page.responses import SECURITY_FIELDS
-from nbstream.page.server import PageServer
-from nbstream.page.static_files import load_static_files
-from nbstream.server.limits import BytesInFlight, ListenerLimits
-from nbstream.store.logins import AttemptCount, AttemptCounts, LoginKeys, PageSessionStore, StoredLogin, is_token
+from nbstream.web.admin.responses import SECURITY_FIELDS
+from nbstream.web.admin.server import PageServer
+from nbstream.web.admin.static_files import load_static_files
 from tests.fuzz.http_exchange import HttpExchange, framed
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.target import FuzzTarget

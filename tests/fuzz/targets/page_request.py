@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from nbstream.page.forms import MAX_FORM_FIELDS, read_form, read_query
-from nbstream.page.rendering import PageRenderer
-from nbstream.page.requests import Page, PageRefused, PageRequest
-from nbstream.page.teaching_view import ChangeSelection
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.message_rows import MessageRow
+from nbstream.web.admin.forms import MAX_FORM_FIELDS, read_form, read_query
+from nbstream.web.admin.rendering import PageRenderer
+from nbstream.web.admin.requests import Page, PageRefused, PageRequest
+from nbstream.web.admin.teaching_view import ChangeSelection
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.shown_records import SESSION, TIME, show_changes, show_row
 from tests.fuzz.target import FuzzTarget

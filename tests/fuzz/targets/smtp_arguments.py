@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.listeners.smtp.codec import (
     XFORWARD_ATTRIBUTES,
     declared_size,
@@ -12,7 +13,6 @@ from nbstream.listeners.smtp.codec import (
     parse_xforward,
     remove_dot_stuffing,
 )
-from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.target import FuzzTarget
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

@@ -16,6 +16,7 @@ from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.settings import (
@@ -28,7 +29,6 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.settings import OWN_FIELD
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.wire.smtp_reply import SmtpReply
 from tests.fuzz.fuzzed_listener import FuzzedListener
 from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 
-from nbstream.page.rendering import PageRenderer
-from nbstream.page.requests import Page, PageRequest, PageRoute
-from nbstream.page.thresholds_view import ThresholdsView
 from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import ModelState
+from nbstream.web.admin.rendering import PageRenderer
+from nbstream.web.admin.requests import Page, PageRequest, PageRoute
+from nbstream.web.admin.thresholds_view import ThresholdsView
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.shown_records import SESSION
 from tests.fuzz.target import FuzzTarget

@@ -22,6 +22,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.filter.disputes import DISPUTED, teach_dispute
+from tests.filter.own_models.site import ANN, open_site, own_model
 from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.listeners.dovecot.dovecot_listener import (
     PRIZE,
@@ -33,7 +34,6 @@ from tests.listeners.dovecot.dovecot_listener import (
 )
 from tests.listeners.dovecot.spools import add_all, open_spool
 from tests.listeners.runtimes import make_runtime
-from tests.own_models.site import ANN, open_site, own_model
 from tests.waiting import DEADLINE_SECONDS, until
 
 

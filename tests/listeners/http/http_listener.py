@@ -16,15 +16,15 @@ import aiohttp
 from redis.asyncio import Redis
 
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
-from nbstream.assembly.store import RedisClients
-from nbstream.config import Settings
+from nbstream.daemon.assembly.store import RedisClients
+from nbstream.daemon.config import Settings
 from nbstream.daemon.listeners import HTTP, make_listener
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.parts import make_parts
 from nbstream.daemon.runtime import make_runtime
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
-from nbstream.listeners.http.listener import HttpListener
+from nbstream.server.http.listener import HttpListener
 from nbstream.server.runtime import Runtime
 from nbstream.server.sockets import bound_address, open_listening_socket
 from nbstream.store.mirror.mirror import Mirror

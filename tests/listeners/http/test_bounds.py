@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.listeners.http.connections import HttpConnection
+from nbstream.server.http.connections import HttpConnection
 from tests.listeners.http.http_listener import PRIZE, RunningHttpListener, open_http, rest
 from tests.waiting import DEADLINE_SECONDS, until
 

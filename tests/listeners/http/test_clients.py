@@ -1,4 +1,4 @@
-"""``nbstream.listeners.http.access``."""
+"""``nbstream.server.http.access``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from nbstream.listeners.http.access import client_of, failure_sources
+from nbstream.server.http.access import client_of, failure_sources
 from nbstream.server.peers import Peer
 
 ALLOWED = [ipaddress.ip_network("192.0.2.0/28")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nbstream.errors import CountsFull, NbstreamError, StoreForbids, StoreIncompatible, StoreUnavailable
-from nbstream.listeners.http.responses import ERROR_PROBLEMS, error_problem
+from nbstream.server.api_json import HttpProblem
+from nbstream.server.http.responses import ERROR_PROBLEMS, error_problem
 from nbstream.server.message_service import REQUEST_ERRORS
-from nbstream.wire.api_json import HttpProblem
 
 
 def test_every_error_that_a_request_may_end_with_has_its_response() -> None:

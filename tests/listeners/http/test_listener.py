@@ -18,8 +18,8 @@ from aiohttp.test_utils import make_mocked_request
 from redis.asyncio import Redis
 
 from nbstream.delivery import maildir
-from nbstream.listeners.http.access import HttpAccess, PasswordCheck, Passwords, Role, offered_passwords
-from nbstream.listeners.http.listener import (
+from nbstream.server.http.access import HttpAccess, PasswordCheck, Passwords, Role, offered_passwords
+from nbstream.server.http.listener import (
     AccessLevel,
     HealthStatus,
     HttpListener,
@@ -27,9 +27,9 @@ from nbstream.listeners.http.listener import (
     health_routes,
     metrics_route,
 )
-from nbstream.listeners.http.route_table import last_segment
-from nbstream.page.forms import FORM_TYPE
+from nbstream.server.http.route_table import last_segment
 from nbstream.server.peers import Peer, Teachers
+from nbstream.web.admin.forms import FORM_TYPE
 from tests.listeners.http.http_listener import PRIZE, free_socket, open_http
 
 WRONG = {"Password": "wrong"}

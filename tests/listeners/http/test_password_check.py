@@ -1,4 +1,4 @@
-"""``nbstream.listeners.http.access``: how many wrong passwords are compared, and whom that concerns."""
+"""``nbstream.server.http.access``: how many wrong passwords are compared, and whom that concerns."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.listeners.http import access as password_check
-from nbstream.listeners.http.access import PasswordCheck, Passwords, Role, TooManyFailures, failure_sources
+from nbstream.server.http import access as password_check
+from nbstream.server.http.access import PasswordCheck, Passwords, Role, TooManyFailures, failure_sources
 from nbstream.server.peers import Peer
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import AttemptCounts, LoginKeys

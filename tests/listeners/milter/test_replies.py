@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.listeners.milter.codec import MilterActions, MilterOptions, MilterSteps
 from nbstream.listeners.milter.replies import (
     AddRecipient,
@@ -22,7 +23,6 @@ from nbstream.listeners.milter.replies import (
     RefusalReply,
     SkipReply,
 )
-from nbstream.wire.smtp_reply import SmtpReply
 from tests.listeners.milter.milter_frames import parse_replies
 
 OPTIONS = MilterOptions(6, MilterActions.ADDHDRS | MilterActions.SETSYMLIST, MilterSteps.HDR_LEADSPC)

@@ -15,7 +15,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.config import Settings
+from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.runtime import make_tls_contexts
 from nbstream.delivery.maildir import MaildirNextHop

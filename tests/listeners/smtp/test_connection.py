@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from aiosmtpd.smtp import SMTP
 
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.listeners.smtp import connection as connection_module
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.server.limits import ListenerLimits
-from nbstream.wire.smtp_reply import SmtpReply
 from tests.waiting import DEADLINE_SECONDS
 
 ADVICE = "aiosmtpd has changed: read nbstream/listeners/smtp/connection.py beside the new aiosmtpd/smtp.py"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.smtp_replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
-from nbstream.wire.smtp_reply import SmtpReply
 
 FRAGMENTS = st.lists(
     st.sampled_from([b"\r", b"\n", b".", b"a", b"\r\n", b"\r\n.", b"\r\n..", b"bcd"]), max_size=20

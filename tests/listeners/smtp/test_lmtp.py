@@ -8,6 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayUnavailable
 from nbstream.listeners.smtp.delivery import Delivery
 from nbstream.policy.actions import Action
@@ -15,7 +16,6 @@ from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.wire.smtp_reply import SmtpReply
 from tests.listeners.smtp.smtp_listener import HAM, SPAM, Dialogue, RunningSmtp, Way, open_smtp_listener
 
 SPAMMY = b"Message-ID: <1@x>\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from http.cookies import SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from nbstream.page.login import csrf_token
+from nbstream.web.admin.login import csrf_token
 from tests.soak.chaos.http_client import HttpHead, ask
 from tests.soak.chaos.journal import FeedbackOutcome, Journal
 from tests.soak.chaos.site import Host

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nbstream.assembly.filter import make_filter
-from nbstream.config import load_settings
+from nbstream.daemon.assembly.filter import make_filter
+from nbstream.daemon.config import load_settings
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from nbstream.store.mirror.mirror import Mirror

@@ -1,1 +1,0 @@
-"""Messages in the folders of an IMAP server."""

@@ -1,0 +1,153 @@
+"""IMAP folders by their URLs (RFC 5092), and their messages in the order of their UIDs.
+
+Rules: nothing changes in a folder, neither flags nor messages (EXAMINE, BODY.PEEK). Messages that are marked as
+deleted are left out. The size of a message is asked before its content, and memory holds one message or some small
+ones.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from nbstream.cli.message_files import FolderPosition, NamedMessage
+from nbstream.errors import ConfigError, InputError
+from nbstream.server.imap import (
+    IMAP_PORTS,
+    MAX_MESSAGE_BYTES,
+    UIDS_PER_COMMAND,
+    ImapAccount,
+    ImapError,
+    LimitedClient,
+    logged_in,
+    read_contents,
+    read_sizes,
+)
+from nbstream.settings.values import read_secret_file
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class ImapFolder:
+    """A folder of an account, by its name as people write it."""
+
+    account: ImapAccount
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.account}/{quote(self.name)}"
+
+
+def parse_imap_url(url: str) -> ImapFolder:
+    """Return the folder of a URL, in which user and folder are percent-encoded UTF-8.
+
+    Raises ValueError, which says what is wrong, and shows no password.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+        user, name = (unquote(text, errors="strict") for text in (parts.username or "", parts.path[1:]))
+    except ValueError as error:
+        raise ValueError(f"is no URL of a folder: {error}") from None
+    if parts.password is not None:
+        raise ValueError("has a password, which other users could see: leave it to --password-file or the prompt")
+    if (
+        parts.scheme not in IMAP_PORTS
+        or not parts.hostname
+        or not user
+        or not name
+        or parts.query
+        or parts.fragment
+    ):
+        raise ValueError("is no imaps://USER@HOST/FOLDER or imap://USER@HOST/FOLDER, percent-encoded")
+    if _CONTROL.search(user + name):
+        raise ValueError("has a control character")
+    account = ImapAccount(parts.hostname, port or IMAP_PORTS[parts.scheme], parts.scheme == "imaps", user)
+    return ImapFolder(account, name)
+
+
+_MAX_UID = (1 << 32) - 1
+_SEARCH_BYTES = 4 << 20  # about half a million messages; for the worst such answer IMAPClient takes 400 MB
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRequest:
+    """A folder to read, from the message after ``known`` on, where that is still the same folder."""
+
+    folder: ImapFolder
+    known: FolderPosition | None = None
+
+
+def read_folders(
+    requests: Iterable[FolderRequest],
+    passwords: Mapping[ImapAccount, str],
+    ca_file: Path | None,
+    errors: list[InputError],
+) -> Iterator[NamedMessage]:
+    """Yield the messages of all folders; what cannot be read is added to ``errors`` and left out.
+
+    ``ca_file`` has the certificates that are trusted; None stands for those of the system.
+    """
+    for request in requests:
+        account = request.folder.account
+        try:
+            with logged_in(account, passwords[account], ca_file) as client:
+                yield from _read_folder(client, request, errors)
+        except ImapError as error:
+            errors.append(InputError(f"{request.folder}: {error}"))
+
+
+def _read_folder(
+    client: LimitedClient, request: FolderRequest, errors: list[InputError]
+) -> Iterator[NamedMessage]:
+    with client.command("EXAMINE"):
+        uid_validity = client.select_folder(request.folder.name, readonly=True).get(b"UIDVALIDITY")
+    known = request.known
+    first = known.uid + 1 if known and known.uid_validity == uid_validity else 1
+    if first > _MAX_UID:
+        return
+    with client.command("UID SEARCH", text_bytes=_SEARCH_BYTES):
+        found = client.search(f"UID {first}:* UNDELETED")
+    uids = sorted({uid for uid in found if first <= uid <= _MAX_UID})  # the last message is always found
+    for start in range(0, len(uids), UIDS_PER_COMMAND):
+        sizes = read_sizes(client, uids[start : start + UIDS_PER_COMMAND])
+        small = {uid: size for uid, size in sizes.items() if size <= MAX_MESSAGE_BYTES}
+        errors.extend(
+            InputError(f"{request.folder}#{uid}: larger than {MAX_MESSAGE_BYTES >> 20} MiB")
+            for uid in sorted(sizes.keys() - small.keys())
+        )
+        for uid, raw in read_contents(client, small):
+            label = f"{request.folder}#{uid}"
+            if not raw.strip():
+                errors.append(InputError(f"{label}: empty, that is no message"))
+                continue
+            position = FolderPosition(str(request.folder), uid_validity, uid) if uid_validity else None
+            yield NamedMessage(label, raw, position)
+
+
+# The passwords of IMAP accounts: from a file, or asked for on the terminal.
+
+
+def read_passwords(accounts: Iterable[ImapAccount], password_file: Path | None) -> Mapping[ImapAccount, str]:
+    """Return the password of each account; the one in the file is for all of them. Raises ``ConfigError``.
+
+    They are at one server then: none gets to know the password of another one.
+    """
+    accounts = tuple(dict.fromkeys(accounts))
+    if password_file is not None:
+        if len(servers := sorted({account.host for account in accounts})) > 1:
+            raise ConfigError(f"--password-file is for one server, and these are {', '.join(servers)}")
+        try:
+            secret = read_secret_file(password_file).secret.get_secret_value()
+        except ValueError as error:
+            raise ConfigError(f"--password-file {password_file}: {error}") from error
+        return dict.fromkeys(accounts, secret)
+    if not sys.stdin.isatty():
+        raise ConfigError("without a terminal --password-file is needed")
+    return {account: getpass.getpass(f"Password of {account}: ") for account in accounts}

@@ -1,0 +1,96 @@
+"""Thresholds, actions, recipient rules and header fields, from settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nbstream.errors import ConfigError
+from nbstream.filter import FilterPolicy
+from nbstream.mail import mime
+from nbstream.policy.address_patterns import SenderPattern
+from nbstream.policy.header import HeaderPolicy, MessageReader
+from nbstream.policy.own_models.settings import make_names
+from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.sender_lists import EvidenceReader, ListEntry, ListKind, OwnerList, SenderLists
+from nbstream.policy.settings import FalsePositiveRate
+from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from nbstream.daemon.config import Settings
+    from nbstream.policy.own_models.names import OwnModelNames
+    from nbstream.policy.settings import VerdictSettings
+
+
+def make_policy(settings: Settings) -> ThresholdPolicy:
+    """Return the thresholds for recipients without a rule."""
+    return _make_policy(settings.verdict)
+
+
+def _make_policy(verdict: VerdictSettings) -> ThresholdPolicy:
+    fixed, rate = verdict.spam, verdict.max_false_positive_rate
+    spam = fixed if rate is None else FalsePositiveBudget(rate, fixed)
+    return ThresholdPolicy(verdict.unsure, spam, _reject_threshold(verdict.reject))
+
+
+def _reject_threshold(threshold: float | FalsePositiveRate | None) -> Threshold | None:
+    if isinstance(threshold, FalsePositiveRate):
+        return FalsePositiveBudget(threshold.max_false_positive_rate)  # nothing is refused without a guarantee
+    return threshold
+
+
+def make_rules(settings: Settings) -> RecipientRules:
+    """Return the policies and actions by recipient."""
+    rules = [
+        RecipientRule.at_position(position, rule.match, _make_policy(rule.verdict), rule.actions)
+        for position, rule in enumerate(settings.recipients)
+    ]
+    return RecipientRules.build(make_policy(settings), settings.actions, rules)
+
+
+def make_sender_lists(
+    settings: Settings, stored: Mapping[str, OwnerList], user_of: Callable[[str], str]
+) -> SenderLists:
+    """Return the sender lists of the settings, and those that are ``stored``, by owner.
+
+    ``user_of`` returns the address of the user behind that of a recipient.
+    """
+    kinds = ((ListKind.ALLOW, settings.lists.allow), (ListKind.BLOCK, settings.lists.block))
+    entries = [ListEntry(kind, SenderPattern.parse(sender)) for kind, senders in kinds for sender in senders]
+    return SenderLists(OwnerList(entries), stored, make_evidence_reader(settings), user_of)
+
+
+def make_evidence_reader(settings: Settings) -> EvidenceReader:
+    """Return what reads who sent a message, and what proves it."""
+    return EvidenceReader(frozenset(settings.trusted_authserv_ids), settings.own_received_fields)
+
+
+def make_filter_policy(settings: Settings) -> FilterPolicy:
+    """Return what the filter decides by: all policies, and how much has to be learned before they hold."""
+    others = tuple(rule.treatment.policy for rule in make_rules(settings).rules)
+    min_learned = settings.model.min_learned.model_dump()
+    return FilterPolicy(make_policy(settings), min_learned, others, settings.model.kinds)
+
+
+def make_header_policy(settings: Settings) -> HeaderPolicy:
+    """Return what is done to the header of checked mail."""
+    return HeaderPolicy(settings.model.name, settings.headers)
+
+
+def make_message_reader(settings: Settings) -> MessageReader:
+    """Return what makes messages of bytes, the same for every way in."""
+    listeners = settings.listeners
+    marks_mail = any((listeners.smtp, listeners.lmtp, listeners.milter))
+    return MessageReader(mime.MessageLimits(), make_header_policy(settings).marks, marks_mail)
+
+
+def make_own_model_names(settings: Settings) -> OwnModelNames:
+    """Return what finds the own models of an address, and its user.
+
+    Raises ``ConfigError`` where the aliases cannot be read.
+    """
+    try:
+        return make_names(settings.models, settings.own_models)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"own_models.alias_file cannot be used: {error}") from error

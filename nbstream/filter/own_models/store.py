@@ -1,0 +1,377 @@
+"""Own models in Redis: their keys, which of them there are, and their counts in the memory of this process.
+
+Rules: an own model is loaded when it is wanted, and then follows its change stream until it is dropped: where the
+cache is full, the one that was not used for the longest time. The models of a bucket share a change stream, so
+that a follower waits for the same streams whichever models are in memory. Where Redis was away, or another server
+answers, all are loaded anew when they are wanted; the former counts serve mail until then. A model that nobody has
+taught is empty, and takes no room in Redis; mail is checked by it without a load, so that the recipients that
+strangers choose take nobody's place in the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nbstream.bayes.counts import NO_CHANGE, ClassCounts
+from nbstream.bayes.table_counts import make_counts
+from nbstream.errors import (
+    NbstreamError,
+    StoreIncompatible,
+    StoreNotPrimary,
+    StoreRefuses,
+    StoreUnavailable,
+)
+from nbstream.filter.own_models.listing import ListedModels, index_key, list_model
+from nbstream.policy.own_models.names import BUCKETS, bucket_of
+from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.store.cancellation import cancel_and_wait
+from nbstream.store.connection import ServerGuard
+from nbstream.store.mirror.follower import Followed, RescanNeeded, position_of
+from nbstream.store.mirror.loading import LoadedCounts, load_counts, replay
+from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.redis_errors import readable_replies, store_errors
+
+if TYPE_CHECKING:
+    import ctypes
+
+    from redis.asyncio import Redis
+
+    from nbstream.filter import Filter
+    from nbstream.store.mirror.follower import StreamEntries
+    from nbstream.store.model.model import Model
+
+_log = logging.getLogger(__name__)
+
+MAX_CHANGES = 500
+"""About how many changes the stream of a bucket keeps, each of 5 kB: who is further behind loads anew."""
+
+MAX_BYTES = 256 << 20
+"""The memory of the own models of one process: hundreds of users. Others are loaded again in some milliseconds."""
+
+MAX_HISTORY_RECORDS = 10_000
+"""About how many records the history of an own model keeps."""
+
+_MAX_MODELS = 2_000  # of the cache
+_MAX_UNTAUGHT = 64  # empty ones that are kept: those of domains serve all users below
+_MAX_LOADS = 8  # at the same moment
+_MAX_WAITING_LOADS = 500
+_LOAD_SECONDS = 10.0  # a lesson waits for its model, at most
+_EMPTY_BYTES = 20_000  # of a model without tokens, measured
+_BYTES_PER_TOKEN = 150  # in a dictionary
+_IDLE_SECONDS = 3_600.0
+_USED_SECONDS = 3_600.0  # between two notes that a model is used
+
+
+@dataclass(frozen=True, slots=True)
+class BucketKeys(ModelKeys):
+    """The keys that the own models of one bucket below ``model`` share."""
+
+    bucket: int
+
+    def _key(self, name: str) -> str:
+        return f"nbstream:{{{self.model}/{self.bucket}}}:{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnModelKeys(ModelKeys):
+    """The keys of the own model ``name`` below ``model``; all of them share a hash tag."""
+
+    name: str
+
+    @property
+    def shared(self) -> BucketKeys:
+        """The keys of its bucket."""
+        return BucketKeys(self.model, bucket_of(self.name))
+
+    def _key(self, name: str) -> str:
+        return f"nbstream:{{{self.model}/{bucket_of(self.name)}}}:{self.name}:{name}"
+
+    @property
+    def changes(self) -> str:
+        """The change stream of the bucket: its entries have the names of models."""
+        return self.shared.changes
+
+    @property
+    def sequence(self) -> str:
+        """The sequence number of the last change in the bucket."""
+        return self.shared.sequence
+
+    @property
+    def name_in_changes(self) -> str:
+        """The name of the model in the stream of its bucket."""
+        return self.name
+
+    @property
+    def log_name(self) -> str:
+        """The name of the counts in the log."""
+        return f"counts of {self.name}"
+
+
+def all_keys_pattern(model: str) -> str:
+    """Return the pattern of a SCAN that matches the keys of all own models below ``model``, and no others."""
+    return f"nbstream:{{{model}/*}}:*"
+
+
+class OwnCounts(Mirror):
+    """The counts of one own model in memory. ``model`` is where its lessons are stored."""
+
+    def __init__(self, model: Model, loaded: LoadedCounts) -> None:
+        super().__init__(model)
+        self.begin_with(loaded)
+        self.is_current = True
+        self.used_at = time.monotonic()
+        self.noted_at = 0.0
+        self.bytes_used = self._measure()
+        """About how many bytes of memory the counts take since the last change."""
+        self.filter: tuple[tuple[object, ...], Filter] | None = None
+        """The filter that was made of these counts, and what it was made of besides: ``own_models.filters``."""
+
+    def _measure(self) -> int:
+        """Return how many bytes the counts take; that is too slow to ask all models for at each load."""
+        table = self.native_table
+        return _EMPTY_BYTES + (
+            table.describe().bytes_used
+            if table
+            else _BYTES_PER_TOKEN * self._loaded_counts().counts.distinct_tokens
+        )
+
+    async def apply(self, entries: StreamEntries) -> None:
+        """Apply the next changes of the bucket."""
+        await super().apply(entries)
+        self.bytes_used = self._measure()
+
+
+class BucketFollower(Followed):
+    """The change stream of one bucket, whose ``models`` in memory follow it; ``drop`` forgets one of them."""
+
+    def __init__(self, keys: BucketKeys, client: Redis, drop: Callable[[str], None]) -> None:
+        super().__init__(keys.changes)
+        self._client = client
+        self._drop = drop
+        self.models: dict[str, OwnCounts] = {}
+        self.losses = 0
+        """How often Redis was away, or may have gone another way."""
+
+    async def load(self) -> None:
+        """Note where the stream ends: models are loaded when they are wanted."""
+        with store_errors():
+            entries: Any = await self._client.xrevrange(self.stream, count=1)
+        self.position = position_of(*entries[0]) if entries else NO_CHANGE
+        for counts in self.models.values():
+            if not counts.is_current or counts.position < self.position:
+                counts.end()
+
+    async def apply(self, entries: StreamEntries) -> None:
+        """Apply the next changes to the models; one that they do not continue is loaded anew when it is wanted."""
+        for entry in entries:
+            for name, counts in [*self.models.items()]:
+                try:
+                    if counts.is_current:
+                        await counts.apply([entry])
+                except RescanNeeded as error:
+                    _log.debug("own model %s: %s", name, error)
+                    self._drop(name)
+            self.position = position_of(*entry)
+
+    def lose(self) -> None:
+        """Have the models loaded anew when they are wanted; their former counts serve until then."""
+        super().lose()
+        self.losses += 1
+        for counts in self.models.values():
+            counts.is_current = False
+
+
+class OwnModels:
+    """The own models that this process has in memory.
+
+    ``make_model`` returns the own model of a name below the common model ``model``, with ``client`` as its client.
+    Counts are in tables of the native ``library`` where there is one. At most ``max_bytes`` are kept.
+    """
+
+    def __init__(
+        self,
+        make_model: Callable[[str], Model],
+        client: Redis,
+        model: str,
+        *,
+        max_bytes: int = MAX_BYTES,
+        library: ctypes.CDLL | None = None,
+    ) -> None:
+        self._make_model = make_model
+        self._client = client
+        self._index = index_key(model)
+        self._max_bytes = max_bytes
+        self._library = library
+        self._cached: OrderedDict[str, OwnCounts] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[OwnCounts]] = {}
+        self._slots = asyncio.Semaphore(_MAX_LOADS)
+        self._listed = ListedModels(client, self._index)
+        self._untaught: OrderedDict[str, OwnCounts] = OrderedDict()
+        self._buckets = [BucketFollower(BucketKeys(model, n), client, self.drop) for n in range(BUCKETS)]
+        self._signed: set[str] = set()
+        self._has_said_incompatible = False
+        self.loads = 0
+        """How often an own model was loaded."""
+
+    @property
+    def followed(self) -> Sequence[Followed]:
+        """What keeps the models in memory equal to Redis, and the copy of their list."""
+        return [self._listed, *self._buckets]
+
+    @property
+    def cached(self) -> int:
+        """The number of own models in memory."""
+        return len(self._cached)
+
+    @property
+    def bytes_used(self) -> int:
+        """About how many bytes of memory they take."""
+        return sum(counts.bytes_used for counts in self._cached.values())
+
+    def find(self, name: str) -> OwnCounts | None:
+        """Return the counts of the own model if they are in memory and follow Redis."""
+        counts = self.find_former(name)
+        return counts if counts and counts.is_current else None
+
+    def find_former(self, name: str) -> OwnCounts | None:
+        """Return the counts in memory, even where they are those of before Redis was away."""
+        counts = self._cached.get(name)
+        if counts is None:
+            return None
+        self._cached.move_to_end(name)
+        counts.used_at = time.monotonic()
+        return counts
+
+    def untaught(self, name: str) -> OwnCounts | None:
+        """Return empty counts for an own model that nobody has taught, and that takes no place; else None."""
+        if self._listed.may_have(name):
+            return None
+        if name not in self._untaught:
+            nothing = LoadedCounts(make_counts(self._library), ClassCounts(), 0, PrequentialScores(), NO_CHANGE)
+            self._untaught[name] = OwnCounts(self._make_model(name), nothing)
+            if len(self._untaught) > _MAX_UNTAUGHT:
+                self._untaught.popitem(last=False)
+        self._untaught.move_to_end(name)
+        return self._untaught[name]
+
+    async def load(self, name: str, wait_seconds: float = _LOAD_SECONDS) -> OwnCounts:
+        """Return the counts of the own model, from memory or from Redis.
+
+        Where that takes longer than ``wait_seconds`` it goes on for those who ask later. Raises
+        ``StoreUnavailable``, and ``StoreIncompatible`` for counts that this program cannot use.
+        """
+        if counts := self.find(name):
+            return counts
+        loading = self._loading.get(name)
+        if loading is None:
+            if len(self._loading) >= _MAX_WAITING_LOADS:
+                raise StoreUnavailable("too many own models are being loaded")
+            loading = self._loading[name] = asyncio.create_task(self._load(name), name=f"load {name}")
+            loading.add_done_callback(lambda task: self._end_load(name, task))
+        try:
+            async with asyncio.timeout(wait_seconds):
+                return await asyncio.shield(loading)
+        except TimeoutError as error:
+            raise StoreUnavailable("the own model is not loaded yet") from error
+
+    async def load_for_lesson(self, name: str) -> OwnCounts:
+        """Return the counts of the own model, which is signed and listed from now on. Raises as ``load``."""
+        if name in self._signed and self.find(name):
+            return await self.load(name)
+        with readable_replies():
+            await self._make_model(name).open(sign=True)
+        await list_model(self._client, self._index, name)
+        self._listed.add(name)
+        counts = await self.load(name)
+        if name in self._cached:  # and so it is followed, and what removes the model is noticed
+            self._signed.add(name)
+        return counts
+
+    def drop(self, name: str) -> None:
+        """Forget the counts in memory; they are loaded again when somebody wants them."""
+        if dropped := self._cached.pop(name, None):
+            dropped.filter = None  # it has the counts: their memory would wait for the garbage collector
+            dropped.end()
+            del self._buckets[bucket_of(name)].models[name]
+        self._signed.discard(name)
+
+    async def _load(self, name: str) -> OwnCounts:
+        async with self._slots:
+            bucket, guard = self._buckets[bucket_of(name)], ServerGuard(self._client)
+            losses = bucket.losses
+            try:
+                with readable_replies():
+                    model = await self._make_model(name).open(sign=False)
+                    loaded = await load_counts(model, self._library, has_automatic=False)
+                    if loaded.position < bucket.position:  # the bucket went on meanwhile
+                        await replay(model, loaded)
+            except RescanNeeded as error:
+                raise StoreUnavailable("the own model was changed while it was loaded: try again") from error
+            guard.check()
+            self.loads += 1
+            counts = OwnCounts(model, loaded)
+            if bucket.losses == losses and loaded.position >= bucket.position:
+                self.drop(name)
+                self._cached[name] = bucket.models[name] = counts
+                self._make_room()
+            else:  # it is of use for one message, and nobody follows it
+                counts.end()
+            return counts
+
+    def _end_load(self, name: str, task: asyncio.Task[OwnCounts]) -> None:
+        self._loading.pop(name, None)
+        if task.cancelled() or not (error := task.exception()):
+            return
+        level = logging.DEBUG if isinstance(error, NbstreamError) else logging.ERROR
+        if isinstance(error, StoreIncompatible) and not self._has_said_incompatible:
+            level, self._has_said_incompatible = logging.WARNING, True  # once, not for each message of that user
+        _log.log(level, "the own model %s cannot be loaded: %s", name, error)
+
+    def _make_room(self) -> None:
+        used = self.bytes_used
+        while len(self._cached) > 1 and (used > self._max_bytes or len(self._cached) > _MAX_MODELS):
+            name, dropped = next(iter(self._cached.items()))
+            used -= dropped.bytes_used
+            self.drop(name)
+
+    async def close(self) -> None:
+        """Load nothing any more."""
+        for loading in [*self._loading.values()]:
+            await cancel_and_wait(loading)
+
+    async def look(self) -> None:
+        """Look which of the models are used: a step that is repeated from time to time."""
+        self._drop_idle()
+        await self._note_use()
+
+    def _drop_idle(self) -> None:
+        oldest = time.monotonic() - _IDLE_SECONDS
+        for name in [name for name, counts in self._cached.items() if counts.used_at < oldest]:
+            self.drop(name)
+
+    async def _note_use(self) -> None:
+        """Note in the index which of the models that were taught are in use."""
+        now = time.monotonic()
+        due = {
+            name: counts
+            for name, counts in self._cached.items()
+            if counts.is_current and counts.used_at > counts.noted_at and now - counts.noted_at > _USED_SECONDS
+        }
+        if not due:
+            return
+        try:
+            with store_errors():
+                await self._client.zadd(self._index, dict.fromkeys(due, time.time()), xx=True)
+        except StoreUnavailable as error:
+            _log.debug("the use of own models is not noted: %s", error)
+            if isinstance(error, StoreNotPrimary) or not isinstance(error, StoreRefuses):
+                return
+        for counts in due.values():  # what is stored can be read and followed even where Redis refuses to write
+            counts.noted_at = now

@@ -1,0 +1,276 @@
+"""JSON of nbstream: its own API over HTTP, version 1, and what commands print with ``--json``.
+
+Rules: pure. An answer contains no exception, no path and no address of this machine, and every number in it is
+finite, because JSON has no infinity. ``wire.answers`` has the shapes of the answers.
+
+Explanations, clues and thresholds are the same on the command line and over HTTP. Text of answers is what ``json``
+writes, without spaces, in a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from nbstream.bayes.counts import WEIGHT_ONE
+from nbstream.filter.lesson_text import describe_lesson
+from nbstream.tokens.origins import token_origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nbstream.bayes.clues import Clue
+    from nbstream.bayes.kinds import KindScores
+    from nbstream.filter.filter import MessageRecord
+    from nbstream.filter.results import Check, FeedbackResult
+    from nbstream.policy.explanation import Explanation
+    from nbstream.policy.sender_lists import ListDecision
+    from nbstream.policy.verdict import ModelState, Thresholds
+    from nbstream.server import answers
+
+
+PATH_PREFIX = "/v1/"
+PROBLEM_TYPE = "application/problem+json"
+TEXT_TYPE = "text/plain"
+"""A body of this type is text that is no mail; of every other type it is a message."""
+
+_MESSAGE_ID = re.compile(r"[a-z2-7]{24}")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpProblem:
+    """Why a request is refused, in words that a client may see (RFC 9457)."""
+
+    status: int
+    detail: str
+
+    def body(self) -> answers.Problem:
+        """Return the members of the problem; its type is that of its status."""
+        title = HTTPStatus(self.status).phrase
+        return {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStatus:
+    """The state of the model; ``lag_seconds`` is the time since the counts were last known to equal Redis."""
+
+    name: str
+    state: ModelState
+    tokens: int
+    thresholds: Thresholds
+    lag_seconds: float
+
+
+def is_message_id(text: str) -> bool:
+    """Return whether this text has the form of a message id."""
+    return _MESSAGE_ID.fullmatch(text) is not None
+
+
+def check_to_json(check: Check, model: str) -> answers.Check:
+    """Return the answer to a check by the model of this name; ``score`` is in nats, before calibration."""
+    return {
+        "id": check.id,
+        "verdict": str(check.verdict),
+        "probability": check.probability,
+        "score": check.score,
+        "reason": check.reason,
+        "model": model,
+        "learned": learned_counts(check.state),
+        "needed": dict(check.state.needed),
+        "thresholds": thresholds_to_json(check.thresholds),
+        "clues": clues_to_json(check.clues),
+        **kind_to_json(check.kind),
+        **listed_to_json(check.listed),
+    }
+
+
+def listed_to_json(listed: ListDecision | None) -> answers.WithListed:
+    """Return the member that says what a sender list says; of users it does not say which one."""
+    return {"listed": {"decision": listed.name, "owner": str(listed.owner)}} if listed else {}
+
+
+def kind_to_json(scores: KindScores | None) -> answers.WithKind:
+    """Return the member that says how probable each kind is; there is none where nothing is known of kinds."""
+    if scores is None:
+        return {}
+    kinds: list[answers.Kind] = [
+        {"name": name, "probability": probability, "clues": clues_to_json(scores.clues[name])}
+        for name, probability in scores.probabilities.items()
+    ]
+    return {"kind": {"name": scores.kind, "kinds": kinds, "missing": dict(scores.missing)}}
+
+
+def lesson_to_json(lesson: FeedbackResult) -> answers.Lesson:
+    """Return the answer to feedback: what it did, and the verdict on the message before and after."""
+    return {
+        "id": lesson.after.id,
+        "outcome": str(lesson.outcome),
+        "label": lesson.class_name,
+        "before": _assessment_to_json(lesson.before),
+        "after": _assessment_to_json(lesson.after),
+        "learned": learned_counts(lesson.after.state),
+        "needed": dict(lesson.after.state.needed),
+        "told": describe_lesson(lesson),
+    }
+
+
+def model_to_json(status: ModelStatus) -> answers.Model:
+    """Return the answer that describes the state of the model."""
+    return {
+        "name": status.name,
+        "state": str(status.state),
+        "learned": learned_counts(status.state),
+        "needed": dict(status.state.needed),
+        "tokens": status.tokens,
+        "thresholds": thresholds_to_json(status.thresholds),
+        "lag_seconds": status.lag_seconds,
+    }
+
+
+def health_to_json(*, ready: bool, degraded: Mapping[str, str]) -> dict[str, Any]:
+    """Return the answer about health: whether mail can be scored and relayed, and what is degraded."""
+    return {"ready": ready, "degraded": dict(degraded)}
+
+
+def _assessment_to_json(check: Check) -> answers.Opinion:
+    return {"verdict": str(check.verdict), "probability": check.probability}
+
+
+def iso_time(seconds: float) -> str:
+    """Return a Unix time as ISO 8601 in local time, with its offset from UTC, to the millisecond."""
+    return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
+
+
+def _discount_to_json(explanation: Explanation) -> answers.Discount | None:
+    discount = explanation.discount
+    if discount is None:
+        return None
+    return {
+        "probability": explanation.full_probability,
+        "taken_back": discount.taken_back,
+        "deviations": discount.deviations,
+        "groups": [
+            {"group": group, "tokens": tokens, "known_from_spam": known}
+            for group, tokens, known in discount.new_groups()
+        ],
+    }
+
+
+def explanation_to_json(explanation: Explanation) -> answers.Explanation:
+    """Return the whole explanation with all its clues; the counts are numbers of messages, by their weight."""
+    return {
+        "time": iso_time(explanation.at),
+        "verdict": explanation.verdict,
+        "reason": explanation.reason,
+        "probability": explanation.probability,
+        "score": explanation.score,
+        "prior": explanation.prior,
+        "discount": _discount_to_json(explanation),
+        "thresholds": thresholds_to_json(explanation.thresholds),
+        "learned": learned_counts(explanation.state),
+        "needed": dict(explanation.state.needed),
+        "clues": [
+            {
+                "token": clue.token.decode(),
+                "from": token_origin(clue.token.decode()),
+                "ham": _weight_in_messages(clue.ham),
+                "spam": _weight_in_messages(clue.spam),
+                "log_ratio": clue.log_ratio,
+                "sum": running_score,
+            }
+            for clue, running_score in zip(explanation.clues, explanation.running_scores(), strict=True)
+        ],
+    }
+
+
+def message_record_to_json(record: MessageRecord) -> answers.Known:
+    """Return what is known of a message by its id: its last check, its label, and why then and why now."""
+    remembered, entry = record.checked, record.entry
+    last_check: answers.Remembered | None = None
+    if remembered:
+        last_check = {
+            "verdict": remembered.verdict,
+            "probability": remembered.probability,
+            "policy": remembered.policy,
+        }
+    learned_as: answers.LedgerEntry | None = None
+    if entry:
+        learned_as = {
+            "label": entry.class_name,
+            "time": iso_time(entry.learned_at),
+            "source": entry.source,
+            "actor": entry.actor,
+        }
+    return {
+        "id": record.id,
+        "remembered": last_check,
+        "learned": learned_as,
+        "then": explanation_to_json(record.explanation_at_check) if record.explanation_at_check else None,
+        "now": explanation_to_json(record.explanation_now),
+        **kind_to_json(record.kind),
+    }
+
+
+def thresholds_to_json(thresholds: Thresholds) -> answers.Thresholds:
+    """Return the thresholds; a threshold that is never reached is null."""
+    return {
+        "unsure": thresholds.unsure,
+        "spam": _reachable(thresholds.spam),
+        "reject": _reachable(thresholds.reject),
+        "guarantee": thresholds.guarantee,
+        "guaranteed": thresholds.guaranteed,
+    }
+
+
+def _reachable(threshold: float | None) -> float | None:
+    return None if threshold == math.inf else threshold
+
+
+def learned_counts(state: ModelState) -> answers.Counts:
+    """Return how many messages of each class are learned."""
+    return {"ham": state.learned["ham"], "spam": state.learned["spam"]}
+
+
+def clues_to_json(clues: Sequence[Clue]) -> list[answers.Clue]:
+    """Return the clues in their order, the strongest first, each with the part of the message it comes from."""
+    ratios = ((clue.token.decode("utf-8", "replace"), clue.log_ratio) for clue in clues)
+    return [{"token": token, "from": token_origin(token), "log_ratio": log_ratio} for token, log_ratio in ratios]
+
+
+def _weight_in_messages(count: int | None) -> float | None:
+    return None if count is None else count / WEIGHT_ONE
+
+
+_encode_slowly = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def encode_json(value: Any) -> bytes:
+    """Return ``value`` as JSON on one line of printable ASCII: everything else is escaped.
+
+    So a terminal may show it. A number that is not finite is written as null, since JSON has no word for it.
+    Raises ``TypeError`` for objects that are no JSON.
+    """
+    try:
+        text = orjson.dumps(value)
+    except TypeError:  # half of a surrogate pair, an integer beyond 64 bits, a name that is no text
+        return _encode_slowly(_with_null(value)).encode("ascii")
+    # orjson escapes control characters below the space alone.
+    return text if text.isascii() and b"\x7f" not in text else _encode_slowly(orjson.loads(text)).encode("ascii")
+
+
+def _with_null(value: Any) -> Any:
+    """Return the value with null in place of each number that is not finite, as orjson writes it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _with_null(member) for name, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_null(member) for member in value]
+    return value

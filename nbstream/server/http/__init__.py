@@ -1,0 +1,1 @@
+"""HTTP for every room that serves it: connections, access, bodies, routes and answers."""

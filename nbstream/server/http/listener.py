@@ -1,0 +1,295 @@
+"""The HTTP listener: it serves routes, and refuses requests without the right to them.
+
+Rules: a request with an ``Origin`` field is refused, because a page in a browser could post to loopback; other
+origins get no permission (no CORS). The pages, such as that below ``/ui/``, have their own rules
+(``nbstream.web.admin.server``). The answer to a request that fails does not say why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from aiohttp import HttpVersion11, web
+
+from nbstream.errors import NbstreamError
+from nbstream.logs import event_fields
+from nbstream.server import api_json
+from nbstream.server.api_json import HttpProblem
+from nbstream.server.connections import Connections
+from nbstream.server.http.access import (
+    HttpAccess,
+    Role,
+    TooManyFailures,
+    failure_sources,
+    offered_passwords,
+    origin_fields,
+)
+from nbstream.server.http.connections import HttpConnection, HttpConnections, complete_fields
+from nbstream.server.http.responses import FAULT, RequestRefused, error_problem, json_response, refusal_response
+from nbstream.server.http.route_table import RouteTable
+from nbstream.server.limits import ListenerLimits
+from nbstream.server.message_service import is_request_error
+from nbstream.server.peers import Peer
+
+if TYPE_CHECKING:
+    from nbstream.server.message_service import MessageService
+    from nbstream.server.runtime import Runtime
+
+_log = logging.getLogger(__name__)
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+RequestHandler = Callable[[web.BaseRequest], Awaitable[web.Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class HealthStatus:
+    """Whether mail can be scored and relayed, and what is degraded, with the reason by name."""
+
+    ready: bool
+    degraded: Mapping[str, str]
+
+
+class AccessLevel(Enum):
+    """What a request needs: nothing, the right to read and check, or the right to teach."""
+
+    OPEN = None
+    READ = Role.READ
+    TEACH = Role.TEACH
+
+    def is_given_by(self, role: Role | None) -> bool:
+        """Return whether somebody with this role, or with none, may make the request."""
+        needed = self.value
+        return needed is None or (role is not None and role.includes(needed))
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The handler of the requests with this method to this path; that of GET answers HEAD as well.
+
+    A path may end with ``{id}``, as ``route_table.RouteEntry`` says.
+    """
+
+    method: str
+    path: str
+    handler: RequestHandler
+    level: AccessLevel = AccessLevel.READ
+
+
+def metrics_route(metrics: Callable[[], bytes]) -> Route:
+    """Return the route of ``/metrics``; ``metrics`` returns the text to serve."""
+    rendering = _SharedRendering(metrics)
+
+    async def serve(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=await rendering.text(), headers={"Content-Type": METRICS_TYPE})
+
+    return Route("GET", "/metrics", serve)
+
+
+class _SharedRendering:
+    """Renders the metrics once for all who wait for them.
+
+    A text takes about 10 ms of the event loop, and whoever may scrape may do so on all connections at once.
+    """
+
+    def __init__(self, render: Callable[[], bytes]) -> None:
+        self._render = render
+        self._next: asyncio.Task[bytes] | None = None
+
+    async def text(self) -> bytes:
+        """Return the metrics as they are at this moment or later."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._render_next(), name="metrics")
+        return await asyncio.shield(self._next)
+
+    async def _render_next(self) -> bytes:
+        await asyncio.sleep(0)  # others may run between two texts
+        self._next = None  # whoever comes from now on gets the text after this one
+        return self._render()
+
+
+def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Route]:
+    """Return the routes of ``/healthz`` and ``/readyz``, which need no right: they reveal nothing about mail."""
+
+    async def alive(_: web.BaseRequest) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def ready(_: web.BaseRequest) -> web.Response:
+        status = await health()
+        body = api_json.health_to_json(ready=status.ready, degraded=status.degraded)
+        return json_response(body, status=200 if status.ready else 503)
+
+    return Route("GET", "/healthz", alive, AccessLevel.OPEN), Route("GET", "/readyz", ready, AccessLevel.OPEN)
+
+
+class SubApplication(Protocol):
+    """What is served beside the routes, with rules of its own; here, because the pages are in a layer above."""
+
+    def prepare(self) -> None:
+        """Begin to make what the first request would have to wait for; called when the listener has started."""
+
+    async def close(self) -> None:
+        """End what is done between requests; no request comes any more."""
+
+    def serves(self, path: str) -> bool:
+        """Return whether a request for this path belongs to it."""
+
+    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
+        """Answer a request. What it raises ``refusal`` answers, once it is an ``HttpProblem``."""
+
+    def refusal(
+        self, request: web.BaseRequest, problem: HttpProblem, *, close: bool, allow: str | None
+    ) -> web.Response:
+        """Return the answer that says why a request is refused."""
+
+
+class HttpListener:
+    """Serves routes on one socket.
+
+    ``message_service`` is the service that the routes check and teach with; None where they do neither. ``pages``
+    are served beside the routes.
+    """
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        access: HttpAccess | None = None,
+        limits: ListenerLimits | None = None,
+        message_service: MessageService | None = None,
+        pages: Sequence[SubApplication] = (),
+    ) -> None:
+        self._access = access
+        self._limits = limits or ListenerLimits()
+        self._message_service = message_service
+        self._pages = pages
+        self._routes = RouteTable(routes)
+        make = message_service.connections if message_service else partial(Connections, "metrics")
+        self._connections = make(self._limits.max_connections)
+        self._server = HttpConnections(self._serve, self._limits.idle_timeout_seconds, self._connections)
+
+    async def start(self, *sockets: socket.socket) -> None:
+        """Serve on these sockets."""
+        await self._server.start(sockets)
+        for page in self._pages:
+            page.prepare()
+
+    def apply(self, runtime: Runtime) -> None:
+        """Use ``runtime`` from the next request on."""
+        if self._message_service is not None:
+            self._message_service.apply(runtime)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._server.busy
+
+    async def drain(self, seconds: float) -> None:
+        """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
+        try:
+            await self._server.drain(seconds)
+        finally:
+            for page in self._pages:
+                await page.close()
+
+    def _needs_no_password(
+        self, access: HttpAccess, request: web.BaseRequest, route: Route, connection: HttpConnection
+    ) -> bool:
+        if route.level is AccessLevel.OPEN:
+            return True
+        origin = origin_fields(request.headers.items())
+        if route.level is AccessLevel.READ and origin == connection.trusted_origin:
+            return True
+        role = access.role_without_password(self._peer(request), origin)
+        if role is not None:
+            connection.trusted_origin = origin
+        return route.level.is_given_by(role)
+
+    async def _check_password(self, access: HttpAccess, request: web.BaseRequest, route: Route) -> None:
+        peer, fields = self._peer(request), tuple(request.headers.items())
+        refused = RequestRefused(
+            401, f"the password{' for teaching' if route.level is AccessLevel.TEACH else ''} is needed"
+        )
+        offered = offered_passwords(fields)
+        password = "wrong" if offered else "none"
+        if offered:
+            try:
+                role = await access.passwords.role_of(offered, failure_sources(peer, fields, access.allow_from))
+            except TooManyFailures:
+                refused = RequestRefused(429, "too many wrong passwords, please try again in a minute")
+                password = "not compared"  # noqa: S105 - a word for the log
+            else:
+                if route.level.is_given_by(role):
+                    return
+        # Programs such as fail2ban read the address; the path is the route's, not the client's text.
+        log_fields = {"peer": str(peer), "path": route.path, "password": password}
+        if route.level is AccessLevel.TEACH and self._message_service is not None:
+            self._message_service.feedback_refused(fields=log_fields)
+        else:
+            _log.warning("http: a request was refused", extra=event_fields(**log_fields))
+        raise refused
+
+    def _peer(self, request: web.BaseRequest) -> Peer:
+        return Peer(None if self._connections.is_unix_socket else request.remote or "")
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        connection = request.protocol
+        assert isinstance(connection, HttpConnection)
+        connection.request_began()
+        try:
+            answer = await self._answer(request, connection)
+        except RequestRefused as refused:
+            answer = self._refusal(request, refused.problem, close=refused.close, allow=refused.allow)
+        except NbstreamError as error:
+            if not is_request_error(error):
+                _log.exception("http: a request failed")
+            answer = self._refusal(request, error_problem(error))
+        except ConnectionError:
+            _log.debug("http: the client went away")
+            answer = self._refusal(request, HttpProblem(400, "the body ended too early"), close=True)
+        except Exception:  # noqa: BLE001 - only the log says what a fault is
+            _log.exception("http: a request failed")
+            answer = self._refusal(request, FAULT, close=True)
+        finally:
+            connection.request_ended()
+        if not answer.prepared:
+            complete_fields(answer)
+        return answer
+
+    async def _answer(self, request: web.BaseRequest, connection: HttpConnection) -> web.StreamResponse:
+        headers = request.headers
+        if "Expect" in headers and request.version == HttpVersion11:
+            await _answer_expectation(request)
+        if page := self._page_of(request):
+            return await page.answer(request, self._peer(request))
+        if "Origin" in headers:
+            raise RequestRefused(403, "requests of web pages are not answered", close=True)
+        route = self._routes.find(request.method, request.path)
+        access = self._access
+        if access is not None and not self._needs_no_password(access, request, route, connection):
+            await self._check_password(access, request, route)
+        return await route.handler(request)
+
+    def _page_of(self, request: web.BaseRequest) -> SubApplication | None:
+        return next((page for page in self._pages if page.serves(request.path)), None)
+
+    def _refusal(
+        self, request: web.BaseRequest, problem: HttpProblem, *, close: bool = False, allow: str | None = None
+    ) -> web.Response:
+        if page := self._page_of(request):
+            return page.refusal(request, problem, close=close, allow=allow)
+        return refusal_response(request.path, problem, close=close, allow=allow)
+
+
+async def _answer_expectation(request: web.BaseRequest) -> None:
+    """Let a client send its body that waits for this (RFC 9110 10.1.1)."""
+    if request.headers["Expect"].lower() != "100-continue":
+        raise RequestRefused(417, "Expectation Failed")
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # of the answer itself, which has not begun

@@ -1,0 +1,421 @@
+"""The view of one message: what the filter thought and thinks of it, why, and who taught what; it can be taught.
+
+Rules: a lesson has the source ``page``, and whoever has logged in as its actor. It goes the way of the lessons of
+all listeners, and may be sent twice: an ordinary one never insists, and insisting names the ledger entry that is
+meant. Of quarantined mail the header and the text are shown as text. All of it was written by others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+from typing import TYPE_CHECKING
+
+from nbstream.bayes.counts import WEIGHT_ONE
+from nbstream.errors import InputError, StoreUnavailable
+from nbstream.filter import FeedbackOutcome
+from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.verdict import contradicts_label, format_threshold
+from nbstream.server.api_json import is_message_id
+from nbstream.server.http.responses import error_problem
+from nbstream.server.message_service import REQUEST_ERRORS
+from nbstream.tokens.origins import token_origin
+from nbstream.tokens.private_tokens import are_private
+from nbstream.tokens.tokens import Tokens
+from nbstream.web.admin.charts import log_odds, probability
+from nbstream.web.admin.forms import read_selected_ids
+from nbstream.web.admin.lesson_sentences import describe_lesson
+from nbstream.web.admin.quarantine_view import GONE, readable_quarantine
+from nbstream.web.admin.rendering import format_probability
+from nbstream.web.admin.requests import Page, PageRefused, PageRoute, Redirect, View
+from nbstream.web.admin.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, ticks_between
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from nbstream.delivery.quarantine import QuarantineNote
+    from nbstream.delivery.quarantine_text import ShownText
+    from nbstream.filter import FeedbackResult, LearnableMessage
+    from nbstream.filter.filter import MessageRecord
+    from nbstream.policy.explanation import CountedClue, Explanation
+    from nbstream.policy.verdict import Thresholds
+    from nbstream.server.message_service import MessageHandler
+    from nbstream.store.model.history import HistoryRecord
+    from nbstream.store.model.ledger import LedgerEntry
+    from nbstream.store.recent.message_rows import MessageRow
+    from nbstream.web.admin.messages_view import FindRows
+    from nbstream.web.admin.quarantine_view import PageQuarantine, QuarantinedMail
+    from nbstream.web.admin.requests import Answer, PageRequest
+
+
+# The drawing of an explanation: which bars, which axis, and where on it the thresholds are.
+#
+# Rules: the axis is log-odds in nats, with the probability of each below. The prior and the clues add up to the
+# score. The calibration is a step from there to the log-odds of P(spam), where the last bar ends. The thresholds
+# are log-odds of probabilities too.
+
+DRAWN_CLUES = 14
+"""How many of the strongest clues have a bar of their own."""
+
+
+def make_axes(explanations: Sequence[Explanation]) -> Sequence[Axis]:
+    """Return the axis of each drawing: equally long, to be compared, and each with the thresholds that decided."""
+    marks = [list(_threshold_marks(each.thresholds)) for each in explanations]
+    bounds = [0.0, *(mark.at for mark in chain.from_iterable(marks))]
+    bounds += chain.from_iterable((step.start, step.end) for each in explanations for step in _steps(each))
+    low, high = min(bounds), max(bounds)
+    ticks = [Mark(tick, format_probability(probability(tick))) for tick in ticks_between(low, high)]
+    return [Axis(low, high, ticks, thresholds) for thresholds in marks]
+
+
+def draw_explanation(explanation: Explanation, axis: Axis, title: str) -> Markup:
+    """Return the waterfall of an explanation."""
+    return draw_waterfall(_steps(explanation), axis, title)
+
+
+def _threshold_marks(thresholds: Thresholds) -> Iterable[Mark]:
+    for name, threshold in (
+        ("unsure", thresholds.unsure),
+        ("spam", thresholds.spam),
+        ("reject", thresholds.reject),
+    ):
+        if threshold is not None and threshold <= 1:  # one above it is never reached
+            yield Mark(log_odds(threshold), f"{name} {format_threshold(threshold)}")
+
+
+def _steps(explanation: Explanation) -> Sequence[Step]:
+    clues = explanation.clues[:DRAWN_CLUES]
+    sums = list(accumulate((clue.log_ratio for clue in clues), initial=explanation.prior))
+    steps = [Step(StepKind.PRIOR, "prior: messages learned", 0.0, explanation.prior)]
+    steps += [
+        Step(StepKind.CLUE, clue.token.decode("utf-8", "replace"), start, end)
+        for clue, (start, end) in zip(clues, pairwise(sums), strict=True)
+    ]
+    others = len(explanation.clues) - len(clues)
+    if others:
+        steps.append(
+            Step(
+                StepKind.REST,
+                "1 weaker clue" if others == 1 else f"{others} weaker clues",
+                sums[-1],
+                explanation.score,
+            )
+        )
+    end = log_odds(explanation.probability)
+    result = f"P(spam) {format_probability(explanation.probability)}"
+    return [
+        *steps,
+        Step(StepKind.REST, "calibration: how sure such scores were right to be", explanation.score, end),
+        Step(StepKind.SCORE, result, 0.0, end),
+    ]
+
+
+PAGE_SOURCE = "page"
+"""The source of the lessons that people give on the page, in logs, metrics and the history."""
+
+_LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the first one: a browser waits
+_FIRST_ROWS = 30  # of the table of clues; the others are folded away
+_UNLEARN, _INSIST = "unlearn", "insist-"
+_GROUPS = ("header and structure", "text and links", "header as written")  # in the order of Tokens.groups
+
+_AS_TABLE = "The table of clues says the same in numbers."
+_UNKNOWN = "There is no message with this id, or it is not remembered any more."
+_UNKNOWN_ACTION = "Nothing was changed: a message has no such action."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageLookups:
+    """Where the view finds what it shows of a message, by its id; all raise ``StoreUnavailable``.
+
+    ``history`` gets the ledger entry too, and returns records with the newest first. ``probability_curve`` returns
+    the calibration of now. ``policy_labels`` returns how the policies of the rules are shown, by their names.
+    ``class_names`` returns the classes that can be taught now.
+    """
+
+    record: Callable[[str], Awaitable[MessageRecord | None]]
+    ledger_entry: Callable[[str], Awaitable[LedgerEntry | None]]
+    history: Callable[[str, LedgerEntry | None], Awaitable[Sequence[HistoryRecord]]]
+    rows: FindRows
+    policy_labels: Callable[[], Mapping[str, str]]
+    class_names: Callable[[], Sequence[str]]
+
+
+class MessageView(View):
+    """``/ui/messages/{id}``, and the lessons of a list.
+
+    ``message_handler`` makes what teaches as is configured now.
+    """
+
+    def __init__(
+        self,
+        lookups: MessageLookups,
+        waiting: PageQuarantine,
+        message_handler: Callable[[], MessageHandler],
+    ) -> None:
+        self._lookups = lookups
+        self._quarantine = waiting
+        self._message_handler = message_handler
+
+    def routes(self) -> Iterable[PageRoute]:
+        """Return the routes of the view."""
+        return (
+            PageRoute("GET", "/ui/messages/{id}", self._show),
+            PageRoute("POST", "/ui/messages/{id}", self._change),
+            PageRoute("POST", "/ui/messages", self._teach_many),
+        )
+
+    async def _show(self, request: PageRequest) -> Answer:
+        message_id = _read_id(request)
+        record = await self._lookups.record(message_id)
+        mail = await self._find_quarantined(message_id)
+        entry = record.entry if record else None
+        history = await self._lookups.history(message_id, entry)
+        if record is None and mail is None and not history:
+            raise PageRefused(404, _UNKNOWN)
+        row = (await self._lookups.rows([message_id])).get(message_id)
+        notes, text = await self._show_quarantined(mail) if mail else ((), None)
+        values: dict[str, object] = {
+            "id": message_id,
+            "record": record,
+            "entry": entry,
+            "class_names": self._lookups.class_names(),
+            "autolearned_label": record.automatic_label if record else None,
+            "contradicted": bool(record and entry and _is_contradicted(record.explanation_now, entry)),
+            "subject": _subject(row, text),
+            "envelope": row.envelope if row else None,
+            "outcome": row.outcome if row else None,
+            "history": history,
+            "mail": mail,
+            "policy_labels": self._lookups.policy_labels(),
+            "notes": notes,
+            "text": text,
+            "then": None,
+            "now": None,
+            "is_same_now": False,
+            "rows": (),
+            "are_private": False,
+        }
+        if record:
+            values |= _explain(record)
+        return Page("message.html", values)
+
+    def _lessons(self) -> Sequence[str]:
+        """Return the actions that teach a message, or take back what it was taught as."""
+        return (*self._lookups.class_names(), _UNLEARN)
+
+    async def _find_quarantined(self, message_id: str) -> QuarantinedMail | None:
+        with suppress(InputError):  # the view of the quarantine says why
+            return await self._quarantine.find(message_id)
+        return None
+
+    async def _show_quarantined(self, mail: QuarantinedMail) -> tuple[Sequence[QuarantineNote], ShownText | None]:
+        with suppress(InputError):  # released or removed just now, or damaged: the view of the quarantine says so
+            return await self._quarantine.show(mail)
+        return (), None
+
+    async def _change(self, request: PageRequest) -> Answer:
+        message_id, action = _read_id(request), request.form_value("action")
+        if action == "release":
+            return Redirect(_path(message_id), await self._release(message_id, request))
+        lesson: FeedbackResult | None
+        if action in self._lessons():
+            lesson = await self._learn(message_id, _label_of_action(action), request)
+        elif action.startswith(_INSIST) and (label := action.removeprefix(_INSIST)) in self._lookups.class_names():
+            lesson = await self._insist(message_id, label, request)
+        else:
+            raise PageRefused(400, _UNKNOWN_ACTION)
+        described = (
+            describe_lesson(lesson)
+            if lesson
+            else ("Nothing was changed: somebody has taught this message meanwhile. Look at it again.")
+        )
+        return Redirect(_path(message_id), described)
+
+    async def _teach_many(self, request: PageRequest) -> Answer:
+        """Teach the messages that were selected in a list; each has a result of its own."""
+        ids = read_selected_ids(request)
+        action = request.form_value("action")
+        if action not in self._lessons():
+            raise PageRefused(400, _UNKNOWN_ACTION)
+        results = dict.fromkeys(ids, "Not tried: it took too long, or Redis went away. Do it once more.")
+        until = time.monotonic() + _LESSONS_SECONDS
+        for message_id in ids:
+            if time.monotonic() >= until:
+                break
+            try:
+                results[message_id] = describe_lesson(
+                    await self._learn(message_id, _label_of_action(action), request)
+                )
+            except PageRefused as refused:
+                results[message_id] = refused.text
+            except REQUEST_ERRORS as error:
+                results[message_id] = error_problem(error).detail
+                if isinstance(error, StoreUnavailable):
+                    break
+        return Page("lesson_results.html", {"results": results, "rows": await self._lookups.rows(ids)})
+
+    async def _insist(self, message_id: str, label: str, request: PageRequest) -> FeedbackResult | None:
+        """Insist on the label, unless the message was taught since the form was made: then return None.
+
+        A form that is sent twice, to whichever worker, insists once: the second one finds another ledger entry.
+        """
+        version = request.form_value("version")
+        lesson = await self._learn(message_id, label, request, version)
+        if lesson.outcome is FeedbackOutcome.INSISTED:
+            return lesson
+        entry = await self._lookups.ledger_entry(message_id)
+        return lesson if entry and (entry.class_name, entry.version) == (label, version) else None
+
+    async def _learn(
+        self, message_id: str, label: str | None, request: PageRequest, insisted_version: str | None = None
+    ) -> FeedbackResult:
+        """Learn the label, or insist on it where ``insisted_version`` names the ledger entry that has it."""
+        handler = self._message_handler()
+        message = await self._message_to_learn(message_id, handler)
+        insistence = Insistence.NEVER if insisted_version is None else Insistence.AT_ONCE
+        return await handler.learn(message, label, request.session.name, insistence, insisted_version)
+
+    async def _message_to_learn(self, message_id: str, handler: MessageHandler) -> LearnableMessage:
+        """Return what is remembered of the message, or else the message itself if it is quarantined."""
+        checked = await handler.runtime.spam_filter.recall(message_id)
+        if checked:
+            return checked
+        with readable_quarantine():
+            mail = await self._quarantine.find(message_id)
+            if mail:
+                return await self._quarantine.message(mail)
+        raise PageRefused(
+            404,
+            (
+                "Nothing was changed: too little of this message is remembered to learn it. Teach the message "
+                "itself, by mail or with nbstream learn."
+            ),
+        )
+
+    async def _release(self, message_id: str, request: PageRequest) -> str:
+        """Release the message, and return what became of it."""
+        try:
+            with readable_quarantine():
+                mail = await self._quarantine.find(message_id)
+        except PageRefused as refused:
+            return refused.text
+        if mail is None:
+            return GONE
+        again = request.form_value("again") == "yes"
+        result = await self._quarantine.release(mail, request.session.name, again=again)
+        return result.text if result.is_done else f"Not released: {result.text}"
+
+
+def _label_of_action(action: str) -> str | None:
+    return None if action == _UNLEARN else action
+
+
+def _read_id(request: PageRequest) -> str:
+    if not is_message_id(request.path_id):
+        raise PageRefused(404, _UNKNOWN)
+    return request.path_id
+
+
+def _subject(row: MessageRow | None, text: ShownText | None) -> str | None:
+    """Return the subject of the message; None where it has none, or nobody knows it."""
+    if row and row.envelope:
+        return row.envelope.subject
+    return next((value for name, value in text.fields if name == "Subject"), None) if text else None
+
+
+def _path(message_id: str) -> str:
+    return f"/ui/messages/{message_id}"
+
+
+def _is_contradicted(now: Explanation, entry: LedgerEntry) -> bool:
+    return contradicts_label(entry.label, now.probability, now.thresholds, now.state)
+
+
+def _explain(record: MessageRecord) -> dict[str, object]:
+    """Return what the template says of both explanations: drawings on one axis, and one table of clues."""
+    then, now = record.explanation_at_check, record.explanation_now
+    now_axis, *then_axes = make_axes([now, then] if then else [now])
+
+    def show(explanation: Explanation, axis: Axis, title: str) -> dict[str, object]:
+        return {"explanation": explanation, "chart": draw_explanation(explanation, axis, title)}
+
+    rows = _clue_rows(record)
+    is_same_now = then is not None and _shown_digits(then) == _shown_digits(now)
+    return {
+        "then": show(then, then_axes[0], f"How the clues added up to P(spam) at the check. {_AS_TABLE}")
+        if then
+        else None,
+        "now": show(now, now_axis, f"How the clues add up to P(spam) now. {_AS_TABLE}"),
+        "is_same_now": is_same_now,
+        "rows": rows[:_FIRST_ROWS],
+        "more_rows": rows[_FIRST_ROWS:],
+        "are_private": are_private(
+            clue.token
+            for explanation in (now, *([then] if then else []))
+            for clue in explanation.clues
+            if clue.ham is not None
+        ),
+    }
+
+
+def _shown_digits(explanation: Explanation) -> object:
+    """Return what is shown of an explanation, but for its time, with the digits that are shown."""
+    return (
+        explanation.verdict,
+        explanation.reason,
+        explanation.thresholds,
+        explanation.state.is_learning,
+        format_probability(explanation.probability),
+        (round(explanation.score, 2), round(explanation.prior, 2)),
+        {clue.token: [*map(_two_digits, (clue.log_ratio, *_messages_of(clue)))] for clue in explanation.clues},
+    )
+
+
+def _messages_of(clue: CountedClue) -> Iterable[float | None]:
+    """Return how many ham and how many spam had a clue, by their weights; None where nothing is counted."""
+    return (None if count is None else count / WEIGHT_ONE for count in (clue.ham, clue.spam))
+
+
+def _two_digits(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def _clue_rows(record: MessageRecord) -> Sequence[Mapping[str, object]]:
+    """Return the clues of both explanations, those with the largest weight in either of them first.
+
+    ``then`` and ``now`` are the log-ratio in nats, and the messages of each class; None where it was no clue.
+    """
+    explained = record.explanation_at_check, record.explanation_now
+    then, now = ({clue.token: clue for clue in each.clues} if each else {} for each in explained)
+    groups = _groups_by_token(record)
+    strengths = {
+        token: max(abs(clues[token].log_ratio) for clues in (then, now) if token in clues)
+        for token in (*now, *then)
+    }
+
+    def weight(clue: CountedClue | None) -> Sequence[float | None] | None:
+        return [clue.log_ratio, *_messages_of(clue)] if clue else None
+
+    return [
+        {
+            "token": (name := token.decode("utf-8", "replace")),
+            "origin": token_origin(name),
+            "group": groups.get(token, ""),
+            "then": weight(then.get(token)),
+            "now": weight(now.get(token)),
+        }
+        for token in sorted(strengths, key=lambda token: (-strengths[token], token))
+    ]
+
+
+def _groups_by_token(record: MessageRecord) -> dict[bytes, str]:
+    """Return the name of the group of each token; the clues of other event models have none."""
+    if record.checked:
+        tokens = record.checked.tokens
+    else:
+        assert record.entry is not None  # one of the two is there
+        tokens = Tokens.from_all(record.entry.tokens)
+    return {token: name for name, group in zip(_GROUPS, tokens.groups, strict=True) for token in group}

@@ -1,0 +1,215 @@
+"""The view messages: the checked messages that are remembered, with a filter, a page at a time.
+
+Rules: everything stands in the query, so that a link shows the same again and no script is needed. What cannot be
+understood in it is left out, and said. A page begins behind a message, and not at a number: what comes in
+meanwhile moves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlencode
+
+from nbstream.errors import StoreUnavailable
+from nbstream.policy.actions import ActionKind
+from nbstream.policy.verdict import Verdict
+from nbstream.store.recent.message_rows import (
+    NULL_SENDER,
+    MessageRow,
+    RowPosition,
+    address_matches,
+)
+from nbstream.store.recent.row_search import Direction, RowFilter
+from nbstream.web.admin.forms import read_address
+from nbstream.web.admin.requests import Answer, Page, PageRequest, PageRoute, View
+
+if TYPE_CHECKING:
+    from nbstream.store.recent.row_search import RowPage, RowSearch
+    from nbstream.store.settings import MemorySettings
+
+FindRows: TypeAlias = "Callable[[Collection[str]], Awaitable[Mapping[str, MessageRow]]]"
+"""Returns the rows of some messages by their ids, without those that are not known now."""
+
+
+def known_rows(search: RowSearch) -> FindRows:
+    """Return what finds rows; where Redis is away it finds none, since the ids say enough."""
+
+    async def find(ids: Collection[str]) -> Mapping[str, MessageRow]:
+        try:
+            return await search.rows(ids)
+        except StoreUnavailable:
+            return {}
+
+    return find
+
+
+PATH = "/ui/messages"
+
+_MAX_ID_LENGTH = 64
+_MAX_SUBJECT_LENGTH = 200
+_FILTERS = ("id", "verdict", "sender", "recipient", "subject", "since", "until", "action", "policy")
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """What the query of a request asks for, and what of it cannot be understood (texts for the reader)."""
+
+    wanted: RowFilter
+    position: RowPosition | None
+    direction: Direction
+    problems: tuple[str, ...]
+    filters: Mapping[str, str]
+
+    def link(
+        self, direction: Direction | None = None, position: RowPosition | None = None, *, select: str = ""
+    ) -> str:
+        """Return the address of another page with the same filters, or of the first one."""
+        parameters = {name: value for name, value in self.filters.items() if value}
+        if direction and position:
+            parameters[str(direction)] = f"{position.checked_at!r}_{position.id}"
+        if select:
+            parameters["select"] = select
+        return f"{PATH}?{urlencode(parameters)}" if parameters else PATH
+
+
+class MessagesView(View):
+    """Lists checked messages.
+
+    ``memory`` says what is remembered, and ``has_envelopes`` whether with envelopes. ``find_labels`` returns what
+    messages are learned as, by their ids. ``policy_labels`` returns how policies of rules are shown, by their
+    names, and ``class_names`` the classes that can be taught.
+    """
+
+    navigation = ("/ui/messages", "Messages")
+
+    def __init__(
+        self,
+        rows: RowSearch,
+        memory: MemorySettings,
+        has_envelopes: bool,
+        find_labels: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]],
+        policy_labels: Callable[[], Mapping[str, str]],
+        class_names: Callable[[], Sequence[str]],
+    ) -> None:
+        self._rows = rows
+        self._memory = memory
+        self._has_envelopes = has_envelopes
+        self._find_labels = find_labels
+        self._policy_labels = policy_labels
+        self._class_names = class_names
+
+    def routes(self) -> Iterable[PageRoute]:
+        """Return the route of the list."""
+        return (PageRoute("GET", PATH, self._list),)
+
+    async def _list(self, request: PageRequest) -> Answer:
+        query = _read_query(request.query)
+        page = await self._rows.search(query.wanted, query.position, query.direction)
+        if query.direction is Direction.NEWER and page.next_position is None:  # the newest page, and a whole one
+            query = _Query(query.wanted, None, Direction.OLDER, query.problems, query.filters)
+            page = await self._rows.search(query.wanted)
+        older, newer = _paging_links(query, page)
+        return Page(
+            "messages.html",
+            {
+                "messages": page.rows,
+                "recipients": {row.id: _shown_recipient(row, query.wanted.recipient) for row in page.rows},
+                "null_sender": NULL_SENDER,
+                "class_names": self._class_names(),
+                "labels": await self._find_labels([row.id for row in page.rows]),
+                "selects_all": request.query.get("select") == "all",
+                "select_all_link": query.link(query.direction, query.position, select="all"),
+                "select_none_link": query.link(query.direction, query.position),
+                "remembered": await self._rows.count(),
+                "memory": self._memory,
+                "has_envelopes": self._has_envelopes,
+                "filters": query.filters,
+                "is_filtered": any(query.filters.values()),
+                "problems": query.problems,
+                "verdicts": [str(verdict) for verdict in Verdict],
+                "actions": [str(kind) for kind in ActionKind],
+                "policy_labels": self._policy_labels(),
+                "time_zone": time.strftime("%Z"),
+                "searched_to": page.next_position.checked_at if page.is_cut and page.next_position else None,
+                "direction": query.direction,
+                "first_link": query.link() if query.position else None,
+                "older_link": older,
+                "newer_link": newer,
+                "clear_link": PATH,
+            },
+        )
+
+
+def _paging_links(query: _Query, page: RowPage) -> tuple[str | None, str | None]:
+    """Return the links to older and to newer messages, None where there are none."""
+    onward = query.link(query.direction, page.next_position) if page.next_position else None
+    if query.direction is Direction.OLDER:
+        is_first = query.position is None or not page.rows
+        return onward, None if is_first else query.link(Direction.NEWER, page.rows[0].position)
+    last = page.rows[-1].position if page.rows else query.position
+    return query.link(Direction.OLDER, last), onward
+
+
+def _shown_recipient(row: MessageRow, wanted: str) -> str | None:
+    """Return the recipient to show: of several, the one who was searched for."""
+    recipients = row.envelope.recipients if row.envelope else ()
+    matching = (each for each in recipients if wanted and address_matches(each, wanted))
+    return next(matching, recipients[0] if recipients else None)
+
+
+def _read_query(query: Mapping[str, str]) -> _Query:
+    filters = {name: query.get(name, "").strip() for name in _FILTERS}
+    problems: list[str] = []
+    since, until = (_read_time(filters, name, problems) for name in ("since", "until"))
+    if filters["verdict"] not in {"", *Verdict}:
+        problems.append("There is no such verdict: all verdicts are shown.")
+        filters["verdict"] = ""
+    if filters["action"] not in {"", *ActionKind}:
+        problems.append("There is no such action: messages with all actions are shown.")
+        filters["action"] = ""
+    sender, recipient = (read_address(filters, name, problems) for name in ("sender", "recipient"))
+    wanted = RowFilter(
+        id_prefix=filters["id"].lower()[:_MAX_ID_LENGTH],
+        since=since,
+        until=until,
+        verdict=filters["verdict"],
+        sender=sender,
+        recipient=recipient,
+        action=filters["action"],
+        policy=filters["policy"],
+        subject=filters["subject"][:_MAX_SUBJECT_LENGTH],
+    )
+    for direction in (Direction.NEWER, Direction.OLDER):
+        position = read_position(query.get(str(direction), ""))
+        if position:
+            return _Query(wanted, position, direction, tuple(problems), filters)
+    return _Query(wanted, None, Direction.OLDER, tuple(problems), filters)
+
+
+def _read_time(filters: dict[str, str], name: str, problems: list[str]) -> float | None:
+    """Return the time of a filter, in the time zone of the daemon where it names none."""
+    if not filters[name]:
+        return None
+    try:
+        return datetime.fromisoformat(filters[name]).timestamp()
+    except (ValueError, OverflowError, OSError):
+        problems.append("A time was not understood and is left out. Write it as 2026-11-23T14:30.")
+        filters[name] = ""
+        return None
+
+
+def read_position(value: str) -> RowPosition | None:
+    """Return the position that a link names, None for anything else."""
+    at, separator, message_id = value.partition("_")
+    try:
+        checked_at = float(at)
+    except ValueError:
+        return None
+    if not separator or not message_id or not math.isfinite(checked_at):
+        return None
+    return RowPosition(checked_at, message_id[:_MAX_ID_LENGTH])

@@ -1,0 +1,280 @@
+"""The digests: each user is told of what was held back for him since the last one, through the next hop.
+
+Rules: a digest goes only to an address that the settings name, to which held mail itself was addressed, and whose
+user has not switched it off; and only where something is new. It is never checked, and never held back. A user is
+noted as served after the next hop's 250: what ends a run in between sends one user a second digest at most, and
+costs nobody his. What came within the last minute is in the next digest, since its file may still be on its way
+to the disk. The least certain messages come first, since among them is what a user looks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from prometheus_client import Counter as MetricCounter
+
+from nbstream.delivery import quarantine
+from nbstream.delivery.next_hop import SmtpPath
+from nbstream.errors import InputError, RelayRefused, RelayUnavailable
+from nbstream.logs import event_fields
+from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
+from nbstream.store.recent.message_rows import normalize_address
+from nbstream.web.users.digest_mail import Digest, DigestRenderer
+from nbstream.web.users.digest_state import DigestMarker, DigestState
+from nbstream.web.users.held_mail import UserOf, read_held_message
+from nbstream.web.users.links import LinkSigner
+
+if TYPE_CHECKING:
+    from nbstream.delivery.next_hop import NextHop
+    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage
+    from nbstream.metrics import MetricsRegistry
+    from nbstream.web.users.links import LinkKeys
+    from nbstream.web.users.preferences import UserPreferences
+    from nbstream.web.users.settings import DigestSchedule, DigestSettings
+
+MAX_LISTED = 100
+"""The most messages that a digest lists."""
+
+_SETTLE_SECONDS = 60.0
+_RETRY_SECONDS = 300.0
+_DAY_SECONDS = 86_400
+_NO_KEY = LinkSigner(b"")
+
+_log = logging.getLogger(__name__)
+
+
+class DigestOutcome(StrEnum):
+    """What became of one digest."""
+
+    SENT = "sent"
+    REFUSED = "refused"
+    """The next hop refused it for good; the next digest tells of the same messages."""
+    DEFERRED = "deferred"
+    """The next hop could not take it now, and it is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldFile:
+    file: QuarantinedMessage
+    probability: float
+    by_list: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _UserMail:
+    """What waits for one user, by the ids of the messages; ``recipient`` is his address, as mail had it."""
+
+    recipient: str
+    files: dict[str, _HeldFile] = field(default_factory=dict)
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class Digests:
+    """The digests of one quarantine; ``count`` gets the outcome of each."""
+
+    section: DigestSettings
+    waiting: Quarantine
+    kept_days: int | None
+    state: DigestState
+    renderer: DigestRenderer
+    preferences: UserPreferences
+    link_keys: LinkKeys
+    next_hop: NextHop
+    user_of: UserOf = normalize_address
+    count: Callable[[DigestOutcome], object] = lambda _: None
+    _again_at: float = field(default=0.0, init=False)
+
+    async def step(self, now: float) -> None:
+        """Send what is due; what the next hop put off is tried again after five minutes.
+
+        Raises ``InputError`` or ``StoreUnavailable``.
+        """
+        if now >= self._again_at and not await self.send_due(now):
+            self._again_at = now + _RETRY_SECONDS
+
+    async def send_due(self, now: float) -> bool:
+        """Send the digests that are due; return whether none has to be tried again.
+
+        Where digests were never sent, the first ones are those of the next due time. Raises ``InputError`` or
+        ``StoreUnavailable``.
+        """
+        state, due = self.state, last_due(self.section.schedule, now)
+        done = await asyncio.to_thread(state.last_done)
+        if done is not None and due <= done:
+            return True
+        with state.locked():
+            if done is not None:
+                outcomes = await self._send_all(now, due)
+                if outcomes[DigestOutcome.DEFERRED]:
+                    return False
+            await asyncio.to_thread(state.set_last_done, due)
+        return True
+
+    async def send_now(self, now: float, address: str | None = None) -> Mapping[DigestOutcome, int]:
+        """Send all digests that have something new, or that of the user with ``address`` (normalized).
+
+        Return how many there were of each outcome. Raises ``InputError`` or ``StoreUnavailable``.
+        """
+        with self.state.locked():
+            return await self._send_all(now, None, address)
+
+    async def preview(self, now: float, address: str) -> bytes | None:
+        """Return the next digest of a user, None where nothing is new; its links are good for nothing.
+
+        Raises ``InputError``.
+        """
+        user = (await asyncio.to_thread(self._users, address)).get(address)
+        if user is None:
+            return None
+        marker = await asyncio.to_thread(self.state.marker, address)
+        digest = await asyncio.to_thread(_make_digest, address, user, marker.until, now)
+        return self.renderer.mail(digest, _NO_KEY, now) if digest else None
+
+    async def _send_all(self, now: float, due: float | None, only: str | None = None) -> Counter[DigestOutcome]:
+        outcomes = Counter[DigestOutcome]()
+        if self.kept_days is not None:  # then all that waits is new, with a marker or without
+            await asyncio.to_thread(self.state.remove_older, now - _DAY_SECONDS * (self.kept_days + 1))
+        users = await asyncio.to_thread(self._users, only)
+        signer = await self.link_keys.signer()
+        for address in await self.preferences.want_digest(sorted(users)):
+            marker = await asyncio.to_thread(self.state.marker, address)
+            if due is not None and marker.due >= due:
+                continue
+            digest = await asyncio.to_thread(_make_digest, address, users[address], marker.until, now)
+            if digest is None:
+                continue
+            try:
+                outcome = await self._send(digest, signer, now)
+            except RelayUnavailable as error:  # the others would fail in the same way
+                _log.warning("digest: the next hop takes no mail now: %s", error)
+                self._note(outcomes, DigestOutcome.DEFERRED)
+                break
+            if outcome is not DigestOutcome.DEFERRED:
+                until = now - _SETTLE_SECONDS if outcome is DigestOutcome.SENT else marker.until
+                served = DigestMarker(until, marker.due if due is None else due)
+                await asyncio.to_thread(self.state.set_marker, address, served)
+            self._note(outcomes, outcome)
+        if outcomes:
+            counts = {str(outcome): outcomes[outcome] for outcome in DigestOutcome}
+            _log.info("digests of held mail", extra=event_fields(**counts))
+        return outcomes
+
+    def _note(self, outcomes: Counter[DigestOutcome], outcome: DigestOutcome) -> None:
+        outcomes[outcome] += 1
+        self.count(outcome)
+
+    def _users(self, only: str | None = None) -> dict[str, _UserMail]:
+        """Return what waits for each user who may get a digest. It opens all files. Raises ``InputError``."""
+        users: dict[str, _UserMail] = {}
+        may_get: dict[str, bool] = {}
+        for file in self.waiting.messages():
+            try:
+                note = quarantine.read_note(file)
+            except InputError:
+                continue  # it was released or removed, or is no mail of ours
+            for path in note.envelope.recipients:
+                if len(path.address) > MAX_ADDRESS_LENGTH:
+                    continue  # what ``normalize_address`` leaves of it is another address
+                address = self.user_of(path.address)
+                if address not in may_get:
+                    wanted = address == only if only is not None else True
+                    may_get[address] = wanted and self.section.is_recipient(address)
+                if may_get[address]:
+                    own = path.address if normalize_address(path.address) == address else address
+                    user = users.setdefault(address, _UserMail(own))
+                    user.files[file.id] = _HeldFile(file, note.probability, note.by_list)
+        return users
+
+    async def _send(self, digest: Digest, signer: LinkSigner, now: float) -> DigestOutcome:
+        """Hand one digest to the next hop. Raises ``RelayUnavailable``."""
+        try:
+            content = await asyncio.to_thread(self.renderer.mail, digest, signer, now)
+            await _hand_over(self.next_hop, digest.recipient, content)
+        except RelayRefused as error:
+            _log.warning("digest: not taken: %s", error, extra=event_fields(recipient=digest.address))
+            return DigestOutcome.DEFERRED if error.temporary else DigestOutcome.REFUSED
+        except InputError as error:
+            _log.warning("digest: not sent: %s", error, extra=event_fields(recipient=digest.address))
+            return DigestOutcome.REFUSED
+        return DigestOutcome.SENT
+
+
+async def _hand_over(next_hop: NextHop, recipient: str, content: bytes) -> None:
+    """Deliver ``content`` with the null sender. Raises ``RelayRefused`` or ``RelayUnavailable``."""
+    transaction = await next_hop.begin(SmtpPath("", () if recipient.isascii() else ("SMTPUTF8",)))
+    try:
+        reply = await transaction.rcpt(SmtpPath(recipient))
+        if reply.accepted:
+            reply = (await transaction.data(content)).single
+            if reply.accepted:
+                return
+        else:
+            await transaction.abort()
+    except BaseException:
+        await transaction.abort()
+        raise
+    raise RelayRefused(reply.code, reply.text)
+
+
+def _make_digest(address: str, user: _UserMail, until: float, now: float) -> Digest | None:
+    """Return the digest of what came after ``until``; None where that is nothing. It opens the listed files."""
+    settled = [held for held in user.files.values() if held.file.at <= now - _SETTLE_SECONDS]
+    new = [held for held in settled if held.file.at > until]
+    new.sort(key=lambda held: (held.by_list, held.probability, -held.file.at))
+    messages = []
+    for held in new[:MAX_LISTED]:
+        try:
+            messages.append(read_held_message(held.file))
+        except InputError:
+            continue  # it was released or removed just now
+    if not messages:
+        return None
+    more, older = max(0, len(new) - MAX_LISTED), len(settled) - len(new)
+    return Digest(user.recipient, address, messages, more, older)
+
+
+# When a digest is due, in the time zone of the machine. No clock is read here.
+
+
+def last_due(schedule: DigestSchedule, now: float) -> float:
+    """Return the last time until ``now`` at which a digest was due, all in seconds since 1970.
+
+    A time that a change of the clocks skips is an hour later on that day.
+    """
+    today = time.localtime(now)
+    hour, minute, weekday = schedule.hour, schedule.minute, schedule.weekday
+    days_back, period = (0, 1) if weekday is None else ((today.tm_wday - weekday) % 7, 7)
+    due = _local_time(today, days_back, hour, minute)
+    if due > now:
+        due = _local_time(today, days_back + period, hour, minute)
+    return due
+
+
+def _local_time(today: time.struct_time, days_back: int, hour: int, minute: int) -> float:
+    return time.mktime((today.tm_year, today.tm_mon, today.tm_mday - days_back, hour, minute, 0, 0, 0, -1))
+
+
+class DigestMetrics:
+    """Counts digests by what became of them, where ``digest`` is configured. Names are a contract."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._digests = MetricCounter(
+            "nbstream_digests",
+            "Digests of held mail, by outcome: sent, refused (by the next hop, for good), deferred (tried again). "
+            "Only with digest.",
+            ["outcome"],
+            registry=registry.counts,
+        )
+        for outcome in DigestOutcome:
+            self._digests.labels(outcome)
+
+    def count(self, outcome: DigestOutcome) -> None:
+        """Count a digest."""
+        self._digests.labels(outcome).inc()

@@ -1,0 +1,135 @@
+"""The erasure of a user: his own model, what other models had from him, and what is remembered of him.
+
+Rules: the steps are independent, and each can be done again: an erasure that was interrupted is finished by the
+next one. Whoever erases looks again afterwards, by the same steps. Mail that is held back for him stays: it is
+mail.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from nbstream.policy.lesson_source import user_of_actor
+from nbstream.policy.sender_lists import list_owner
+from nbstream.store.erasure import UserTexts, erase_lessons, erase_remembered
+from nbstream.store.logins import LoginKeys
+from nbstream.store.model.scan import scan_keys
+from nbstream.store.recent.message_rows import normalize_address
+from nbstream.store.redis_errors import readable_replies, store_errors
+from nbstream.store.sender_lists import StoredSenderLists
+from nbstream.web.users.digest_state import DigestMarker
+from nbstream.web.users.preferences import UserPreferences
+
+if TYPE_CHECKING:
+    from nbstream.correspondents.store import CorrespondentStore
+    from nbstream.filter.own_models.index import OwnModelIndex
+    from nbstream.policy.own_models.names import OwnModelNames
+    from nbstream.store.model.model import Model
+    from nbstream.web.users.digest_state import DigestState
+
+_PERSONAL = ("{local}", "{address}")
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """How much there is, or was, of one kind."""
+
+    what: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class UserErasure:
+    """Erases users of the model ``common``, below which ``index`` lists own models, which ``open_own`` opens.
+
+    ``names`` says whose an address is. ``actor`` is who erases.
+    """
+
+    common: Model
+    index: OwnModelIndex
+    open_own: Callable[[str], Model]
+    names: OwnModelNames
+    digests: DigestState
+    actor: str
+    correspondents: CorrespondentStore | None = None
+
+    def own_model_of(self, address: str) -> str | None:
+        """Return the name of the model that is of this user alone; None where he has none."""
+        path, template = self.names.levels_of(address), self.names.template_of(address)
+        return path[-1] if template and any(part in template for part in _PERSONAL) else None
+
+    async def steps(self, address: str, *, erase: bool) -> AsyncIterator[Erased]:
+        """Yield what there is of the user of ``address``, or with ``erase`` what was erased.
+
+        Raises ``InputError``, ``StoreIncompatible`` and ``StoreUnavailable``.
+        """
+        user = self.names.user_of(normalize_address(address))
+
+        def is_his(text: str) -> bool:
+            named = (text, user_of_actor(text), text.partition(" for ")[2])
+            return any(name and self.names.user_of(normalize_address(name)) == user for name in named)
+
+        own = self.own_model_of(user)
+        for name in self.names.levels_of(user):
+            listed = await self.index.find(name)
+            if name == own:
+                yield Erased(
+                    f"messages that his model {name} has learned", sum(listed.totals.messages) if listed else 0
+                )
+                if erase:
+                    await self.index.remove([name])
+            elif listed:
+                model = await self.open_own(name).open(sign=False)
+                found = await erase_lessons(model, is_his, self.actor, erase=erase)
+                yield Erased(f"messages that model {name} has learned from him", found.lessons)
+                yield Erased(f"records of him in the history of model {name}", found.records)
+        found = await erase_lessons(self.common, is_his, self.actor, erase=erase)
+        yield Erased("messages that the common model has learned from him", found.lessons)
+        yield Erased("records of him in its history", found.records)
+        client, keys = self.common.client, self.common.keys
+        addresses = [user, *(alias for alias, target in self.names.aliases.items() if target == user)]
+        found = await erase_remembered(client, keys, UserTexts(is_his, self.names.user_of, addresses), erase=erase)
+        yield Erased("checked messages to him alone that are remembered", found.lessons)
+        yield Erased("checked messages to others too that name him", found.records)
+        yield Erased("senders in his list", await self._erase_lists(addresses, erase=erase))
+        yield Erased("choices about the digest", await self._erase_choices(addresses, erase=erase))
+        if self.correspondents:  # by his address: a login of another form is not known here
+            found_sent = await self.correspondents.forget(addresses, erase=erase)
+            yield Erased("messages of his that say whom we know", found_sent)
+        yield Erased("sessions of the page of users", await self._erase_sessions(is_his, erase=erase))
+
+    async def _erase_lists(self, addresses: list[str], *, erase: bool) -> int:
+        lists, count = StoredSenderLists(self.common.client, self.common.keys), 0
+        for owner in map(list_owner, addresses):
+            count += len(await lists.entries(owner))
+            if erase:
+                await lists.forget(owner)
+        return count
+
+    async def _erase_choices(self, addresses: list[str], *, erase: bool) -> int:
+        preferences, count = UserPreferences(self.common.client, self.common.keys), 0
+        for address in addresses:
+            count += not await preferences.wants_digest(address)
+            count += self.digests.marker(address) != DigestMarker()
+            if erase:
+                await preferences.forget(address)
+                self.digests.forget(address)
+        return count
+
+    async def _erase_sessions(self, is_his: Callable[[str], bool], *, erase: bool) -> int:
+        client, count = self.common.client, 0
+        with store_errors(), readable_replies():
+            async for keys in scan_keys(client, LoginKeys(self.common.keys.model, "my").session("*")):
+                for key, stored in zip(keys, await client.mget(keys), strict=True):
+                    name = None
+                    with suppress(ValueError, TypeError, LookupError):  # ended, or another program wrote it
+                        name = json.loads(stored or "")["name"]
+                    if isinstance(name, str) and is_his(name):
+                        count += 1
+                        if erase:
+                            await client.unlink(key)
+        return count

@@ -1,0 +1,135 @@
+"""A release as a whole: it teaches first, then delivers over real sockets, and never both ways at once."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from nbstream.delivery import quarantine
+from nbstream.delivery.next_hop import NextHop
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.errors import RelayRefused, ReleaseInDoubt, StoreUnavailable
+from nbstream.filter import Check, FeedbackOutcome, FeedbackResult
+from nbstream.mail.message import Message
+from nbstream.policy.header import HeaderPolicy, MessageReader
+from nbstream.policy.settings import HeadersSettings
+from nbstream.policy.verdict import ModelState, Verdict
+from nbstream.server.quarantine_release import QuarantineReleaser
+from tests.delivery.scripted import Play, Relay
+from tests.server.test_quarantine_release import ENVELOPE, put, script
+
+BEFORE = Check(
+    id="a" * 24, verdict=Verdict.SPAM, probability=0.9, score=2.0, reason="because", state=ModelState({}), clues=()
+)
+AFTER = Check(
+    id="a" * 24,
+    verdict=Verdict.UNSURE,
+    probability=0.6,
+    score=1.0,
+    reason="because",
+    state=ModelState({}),
+    clues=(),
+)
+MAIL = "C: MAIL FROM:<a@a.test> SIZE=9 X-odd=Y\nS: 250 ok\n"
+TO_B, TO_C = "C: RCPT TO:<b@b.test>\nS: 250 ok\n", "C: RCPT TO:<c@c.test> NOTIFY=NEVER\nS: 250 ok\n"
+CONTENT = f"""
+    C: DATA
+    S: 354 go
+    C: X-Nbstream: ham; probability=0.600000; reason="released from the quarantine";
+    C: \tmodel=default; id={"a" * 24}
+    C: Subject: x
+    C:
+    C: hello
+    C: .
+"""
+
+
+class Teacher:
+    """Teaches nothing, and notes the subjects of what it was to teach."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.taught: list[str] = []
+        self._error = error
+
+    async def learn_ham(self, message: Message) -> FeedbackResult:
+        if self._error:
+            raise self._error
+        (subject,) = (field.text for field in message.fields if field.name == "subject")
+        self.taught.append(subject)
+        outcome = FeedbackOutcome.ALREADY if self.taught[1:] else FeedbackOutcome.LEARNED
+        return FeedbackResult(outcome, "ham", BEFORE, AFTER)
+
+
+def releaser(teacher: Teacher, next_hop: NextHop) -> QuarantineReleaser:
+    return QuarantineReleaser(
+        teacher.learn_ham, MessageReader(), HeaderPolicy("default", HeadersSettings(mode="observe")), next_hop
+    )
+
+
+async def test_a_message_is_taught_and_goes_on_as_what_a_person_called_it(
+    play: Play, relay_to: Relay, tmp_path: pathlib.Path
+) -> None:
+    folder, message = await put(tmp_path)
+    server = await play(script(f"{MAIL}{TO_B}{TO_C}{CONTENT}S: 250 queued"))
+    teacher = Teacher()
+
+    lesson = await releaser(teacher, relay_to(server)).release(message)
+
+    await server.played()
+    assert (lesson.outcome, teacher.taught) == (FeedbackOutcome.LEARNED, ["x"])
+    assert folder.messages() == []
+
+
+async def test_nothing_is_delivered_that_could_not_be_taught(
+    play: Play, relay_to: Relay, tmp_path: pathlib.Path
+) -> None:
+    folder, message = await put(tmp_path)
+    server = await play()  # it would fail a connection
+
+    with pytest.raises(StoreUnavailable):
+        await releaser(Teacher(StoreUnavailable("away")), relay_to(server)).release(message)
+
+    assert folder.messages() == [message]
+
+
+async def test_of_several_recipients_of_lmtp_those_after_a_refusal_wait_on(
+    play: Play, tmp_path: pathlib.Path
+) -> None:
+    folder, message = await put(tmp_path)
+    server = await play(
+        script(
+            f"{MAIL}{TO_B}{CONTENT}S: 250 saved\n{MAIL}{TO_C}{CONTENT}S: 452 full\n{MAIL}{TO_C}{CONTENT}S: 250"
+        ),
+        lmtp=True,
+    )
+    next_hop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=True))
+    teacher = Teacher()
+
+    with pytest.raises(RelayRefused):
+        await releaser(teacher, next_hop).release(message)
+    (rest,) = folder.messages()
+    assert quarantine.read_message(rest)[0].envelope.recipients == ENVELOPE.recipients[1:]
+    await releaser(teacher, next_hop).release(rest)
+
+    assert folder.messages() == []
+    assert teacher.taught == ["x"] * 3
+    await server.played()
+    await next_hop.close()
+
+
+async def test_a_message_in_doubt_is_neither_taught_nor_delivered_but_on_purpose(
+    play: Play, relay_to: Relay, tmp_path: pathlib.Path
+) -> None:
+    folder, message = await put(tmp_path)
+    doubtful = quarantine.mark_in_doubt(message)
+    server = await play(script(f"{MAIL}{TO_B}{TO_C}{CONTENT}S: 250 queued"))
+    teacher = Teacher()
+
+    with pytest.raises(ReleaseInDoubt, match="may have been delivered"):
+        await releaser(teacher, relay_to(server)).release(doubtful)
+    assert (teacher.taught, folder.messages()) == ([], [doubtful])
+    await releaser(teacher, relay_to(server)).release(doubtful, again=True)
+
+    assert folder.messages() == []
+    await server.played()

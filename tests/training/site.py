@@ -1,0 +1,58 @@
+"""Mailboxes in files that tests make up."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nbstream.training.files import MailboxFiles
+from nbstream.training.letters import Account, Letter, LetterPlace, SkippedMail
+from nbstream.training.template import PathTemplate, parse_template
+
+MBOX_LINE = b"From ann@example.org Sat Nov 28 05:00:00 2026\n"
+
+
+def raw(number: int) -> bytes:
+    return f"Message-ID: <{number}@example.org>\nSubject: letter {number}\n\nthe text of {number}\n".encode()
+
+
+def put(folder: Path, number: int, flags: str | None = "", mtime: int | None = None) -> Path:
+    """A letter in a Maildir, which is made; flags None stands for one that no program has seen."""
+    for name in ("cur", "new", "tmp"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    path = (
+        folder / ("new" if flags is None else "cur") / f"{number}.M1.host{'' if flags is None else ':2,' + flags}"
+    )
+    path.write_bytes(raw(number))
+    os.utime(path, (0, number if mtime is None else mtime))
+    return path
+
+
+class Site:
+    """The mailboxes of a template below a folder, and what was skipped in them."""
+
+    def __init__(self, root: Path, template: str = "%n", users: list[str] | None = None) -> None:
+        parsed = parse_template(f"{root}/{template}")
+        assert isinstance(parsed, PathTemplate)
+        self.source = MailboxFiles(parsed, users, "X-Nbstream")
+        self.skips: list[SkippedMail] = []
+
+    def accounts(self) -> list[Account]:
+        return list(self.source.accounts(self.skips.append))
+
+    def letters(self, account: int = 0) -> list[Letter]:
+        return list(self.source.letters(self.accounts()[account], self.skips.append))
+
+    def places(self) -> list[LetterPlace]:
+        account = self.accounts()[0]
+        return [
+            LetterPlace(number, account, letter.folder, letter.locator)
+            for number, letter in enumerate(self.letters())
+        ]
+
+    def read(self, places: list[LetterPlace]) -> list[tuple[int, bytes]]:
+        return list(self.source.read(places, self.skips.append))
+
+    @property
+    def reasons(self) -> list[str]:
+        return [skip.why for skip in self.skips]

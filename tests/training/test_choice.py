@@ -1,0 +1,173 @@
+"""The choice: what is learned as what, in which order, and why the rest is not."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import fields
+
+import pytest
+
+from nbstream.training.choice import ENOUGH, Candidates, Choice, LeftOut, choose, judge
+from nbstream.training.letters import Account, Letter, LetterFlags, LetterHeader
+from tests.training.made_up import letter
+
+SEEN, ANSWERED, FLAGGED = LetterFlags.SEEN, LetterFlags.ANSWERED, LetterFlags.FLAGGED
+
+
+def choose_of(*accounts: Iterable[Letter], per_account: int = 2000) -> Choice:
+    candidates = Candidates()
+    for number, letters in enumerate(accounts):
+        candidates.add_account(Account(f"user{number}@example.org", f"/mail/{number}"), iter(letters))
+    return choose(candidates, per_account)
+
+
+def learned(choice: Choice) -> list[tuple[str, str, str]]:
+    """User, label and locator of all that is learned, in order."""
+    places = choice.places(0, len(choice.order))
+    return [(place.account.user[:5], choice.label(place.number), place.locator.decode()) for place in places]
+
+
+@pytest.mark.parametrize(
+    ("folder", "flags", "judged"),
+    [
+        ("Junk", LetterFlags.NONE, "spam"),
+        ("Junk", LetterFlags.NOT_JUNK, LeftOut.CONTRADICTED),
+        ("Archive", LetterFlags.NONE, "ham"),
+        ("Archive", LetterFlags.JUNK, LeftOut.CONTRADICTED),
+        ("Projects/Harbour", SEEN, "ham"),
+        ("Projects/Harbour", LetterFlags.NONE, LeftOut.UNREAD),
+        ("Projects", FLAGGED, "ham"),
+        ("INBOX", LetterFlags.NONE, LeftOut.UNREAD),
+        ("INBOX", SEEN, LeftOut.INBOX),
+        ("INBOX", SEEN | ANSWERED, "ham"),
+        ("Trash", SEEN, LeftOut.TRASH),
+        ("Trash/Junk", SEEN, LeftOut.TRASH),
+        ("Drafts", SEEN, LeftOut.DRAFT),
+        ("Projects", SEEN | LetterFlags.DRAFT, LeftOut.DRAFT),
+        ("Sent", SEEN, LeftOut.SENT),
+        ("Archive", SEEN | LetterFlags.DELETED, LeftOut.DELETED),
+    ],
+)
+def test_a_letter_is_judged_by_its_folder_and_its_flags(folder: str, flags: LetterFlags, judged: str) -> None:
+    assert judge(letter(folder, 1, flags), "ann@example.org", set()) == judged
+
+
+def test_what_a_letter_in_sent_answers_is_ham() -> None:
+    sent = letter("Sent", 1, header=LetterHeader(identity=1, message_id=1, answers=3))
+    choice = choose_of([sent, letter("INBOX", 2), letter("INBOX", 3)])
+    assert learned(choice) == [("user0", "ham", "3")]
+    assert choice.left_out == {LeftOut.SENT: 1, LeftOut.INBOX: 1}
+
+
+def test_own_letters_in_the_archive_teach_nothing_but_spam_in_the_own_name_is_spam() -> None:
+    own = LetterHeader(identity=1, sender="ann@example.org")
+    assert judge(letter("Archive", 1, header=own), "Ann", set()) is LeftOut.SENT  # a login without its domain
+    assert judge(letter("Archive", 1, header=own), "Ann@example.org", set()) is LeftOut.SENT
+    assert judge(letter("Junk", 1, header=own), "ann@example.org", set()) == "spam"
+
+
+def test_what_the_filter_itself_has_put_into_junk_is_left_out_wherever_people_look() -> None:
+    own = LetterHeader(identity=1, is_own_spam=True)
+    assert judge(letter("Junk", 1, SEEN, own), "ann@example.org", set()) is LeftOut.OWN_VERDICT
+    assert judge(letter("Archive", 1, SEEN, own), "ann@example.org", set()) == "ham"  # somebody got it out
+
+
+def test_a_message_in_both_classes_is_left_out_and_of_copies_one_is_learned() -> None:
+    choice = choose_of(
+        [letter("Junk", 1), letter("Junk", 2)],
+        [letter("Archive", 1), letter("Archive", 3)],
+        [letter("Archive", 3)],
+    )
+    assert learned(choice) == [("user1", "ham", "3"), ("user0", "spam", "2")]
+    assert choice.left_out == {LeftOut.BOTH: 2, LeftOut.COPY: 1}
+
+
+def test_letters_that_nothing_tells_from_each_other_are_left_out() -> None:
+    """The ledger takes them for one message: each run would turn it over again."""
+    empty = LetterHeader()
+    choice = choose_of([letter("Junk", 1, header=empty), letter("Archive", 2, header=empty)])
+    assert choice.left_out == {LeftOut.NAMELESS: 2}
+
+
+def test_each_class_is_in_the_order_of_time_and_both_are_mixed_evenly() -> None:
+    spam = [letter("Junk", number) for number in (90, 70, 80)]
+    ham = [letter("Archive", number) for number in (6, 1, 2, 3, 4, 5)]
+    order = [int(locator) for _, _, locator in learned(choose_of(spam, ham))]
+    assert order == [1, 70, 2, 3, 80, 4, 5, 90, 6]
+
+
+def test_an_account_gives_its_newest_letters_up_to_the_cap() -> None:
+    ham = [letter("Archive", number) for number in range(10)]
+    choice = choose_of(ham, [letter("Archive", 100), letter("Junk", 101)], per_account=3)
+    assert sorted(int(locator) for _, _, locator in learned(choice)) == [7, 8, 9, 100, 101]
+    assert choice.left_out == {LeftOut.CAPPED: 7}
+
+
+def test_the_larger_class_has_twice_the_letters_of_the_other_one_and_heavy_accounts_give_way() -> None:
+    spam = [letter("Junk", number) for number in range(300)]
+    heavy = [letter("Archive", number) for number in range(1000, 2500)]
+    light = [letter("Archive", number) for number in range(5000, 5100)]
+    choice = choose_of(spam, heavy, light)
+    assert Counter((user, label) for user, label, _ in learned(choice)) == {
+        ("user0", "spam"): 300,
+        ("user1", "ham"): 500,
+        ("user2", "ham"): 100,
+    }
+    assert choice.left_out == {LeftOut.UNBALANCED: 1000}
+
+
+MONTH = 31 * 86_400
+
+
+def of_month(folder: str, month: int, count: int) -> list[Letter]:
+    """Letters of one of the first months of 1970, counted from 0; each is another message."""
+    first = month * MONTH + 86_400 * 5 + (50_000 if folder == "Junk" else 0)
+    return [letter(folder, first + number) for number in range(count)]
+
+
+def months_learned(choice: Choice) -> dict[tuple[str, int], int]:
+    """How many letters are learned of each class and month."""
+    return dict(Counter((label, int(locator) // MONTH) for _, label, locator in learned(choice)))
+
+
+def test_both_classes_are_learned_of_the_months_that_have_both() -> None:
+    spam = [*of_month("Junk", 2, ENOUGH), *of_month("Junk", 5, 30)]
+    ham = [*of_month("Archive", 0, 40), *of_month("Archive", 2, ENOUGH)]
+    choice = choose_of([*spam, *ham])
+    assert months_learned(choice) == {("ham", 2): ENOUGH, ("spam", 2): ENOUGH}
+    assert choice.left_out == {LeftOut.HAM_ALONE: 40, LeftOut.SPAM_ALONE: 30}
+
+
+def test_where_common_months_have_too_little_of_a_class_the_nearest_months_are_taken_too() -> None:
+    spam = of_month("Junk", 5, ENOUGH)
+    ham = [
+        of_month("Archive", month, count) for month, count in ((0, 70), (2, 80), (4, 600), (5, ENOUGH - 600 - 1))
+    ]
+    choice = choose_of([*spam, *(one for of_one in ham for one in of_one)])
+    assert months_learned(choice) == {
+        ("spam", 5): ENOUGH,
+        ("ham", 5): ENOUGH - 601,
+        ("ham", 4): 600,
+        ("ham", 2): 80,
+    }
+    assert choice.left_out == {LeftOut.HAM_ALONE: 70}
+
+
+@pytest.mark.parametrize("spam_month", [3, None], ids=["no common month", "no spam"])
+def test_where_no_month_has_both_classes_all_is_learned(spam_month: int | None) -> None:
+    ham = [*of_month("Archive", 0, 300), *of_month("Archive", 1, 200)]
+    choice = choose_of([*ham, *([] if spam_month is None else of_month("Junk", spam_month, 100))])
+    assert Counter(label for _, label, _ in learned(choice))["ham"] == 500
+    assert not choice.left_out
+
+
+def test_a_candidate_takes_some_hundred_bytes() -> None:
+    candidates = Candidates()
+    candidates.add_account(Account("ann", "/mail/ann"), (letter("Archive", number) for number in range(1000)))
+    values = [getattr(candidates, field.name) for field in fields(candidates)]
+    columns = [value for value in values if isinstance(value, array)]
+    assert sum(column.itemsize for column in columns) + 60 < 120  # with a locator of 60 bytes
+    assert {len(column) for column in columns} == {1000}
+    assert len(candidates.locators) < 4 * 1000

@@ -1,0 +1,221 @@
+"""Mailboxes in files: what is found, what is left out, and what happens while their owners go on using them."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from nbstream.training import files, maildir, mbox_folder
+from nbstream.training.letters import LetterFlags
+from nbstream.training.plan import make_plan
+from tests.training.site import MBOX_LINE, Site, put, raw
+
+SEEN, ANSWERED, FLAGGED = LetterFlags.SEEN, LetterFlags.ANSWERED, LetterFlags.FLAGGED
+
+
+def folders(site: Site) -> dict[str, str]:
+    return {letter.folder.name: str(letter.folder.role) for letter in site.letters()}
+
+
+def test_accounts_are_found_by_the_template(tmp_path: Path) -> None:
+    for path in ("example.org/ann", "example.org/ben", "example.com/ann"):
+        (tmp_path / path / "Maildir").mkdir(parents=True)
+    (tmp_path / "example.com" / "nobody").mkdir()
+    (tmp_path / "file").touch()
+    site = Site(tmp_path, "%d/%n/Maildir")
+    assert {account.user for account in site.accounts()} == {
+        "ann@example.com",
+        "ann@example.org",
+        "ben@example.org",
+    }
+    assert site.accounts()[0].location.startswith(str(tmp_path))
+    assert set(site.reasons) == {"is a link, a pipe or a device, which is not read"}  # the file has no folders
+
+
+def test_only_those_who_consent_are_read_and_a_user_without_mailboxes_is_said(tmp_path: Path) -> None:
+    for name in ("ann", "ben"):
+        put(tmp_path / name, 1)
+    site = Site(tmp_path, users=["ben@example.org", "cal"])
+    assert [account.user for account in site.accounts()] == ["ben@example.org"]
+    assert [str(skip) for skip in site.skips] == [f"{tmp_path}/cal: is not there, or was moved while it was read"]
+
+
+def test_more_accounts_than_the_bound_are_left_out_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MAX_ACCOUNTS", 2)
+    for name in "abc":
+        (tmp_path / name).mkdir()
+    site = Site(tmp_path)
+    assert len(site.accounts()) == 2
+    assert "accounts" in site.reasons[0]
+
+
+def test_the_folders_of_a_maildir_have_dots_between_their_levels(tmp_path: Path) -> None:
+    for folder in ("", ".Junk", ".Work.Harbour", ".Entw&APw-rfe"):
+        put(tmp_path / "ann" / folder, 1)
+    (tmp_path / "ann" / ".sieve").mkdir()
+    assert folders(Site(tmp_path)) == {
+        "INBOX": "inbox",
+        "Junk": "junk",
+        "Work/Harbour": "sorted",
+        "Entwürfe": "drafts",
+    }
+
+
+def test_maildirs_may_lie_within_maildirs(tmp_path: Path) -> None:
+    for folder in ("", "Junk", "Archive/2024"):
+        put(tmp_path / "ann" / folder, 1)
+    assert folders(Site(tmp_path)) == {"INBOX": "inbox", "Junk": "junk", "Archive/2024": "archive"}
+
+
+def test_a_tree_of_mboxes_has_its_folders_and_other_files_are_none(tmp_path: Path) -> None:
+    (tmp_path / "ann" / "Archive").mkdir(parents=True)
+    for name in ("Junk", "Archive/2024"):
+        (tmp_path / "ann" / name).write_bytes(MBOX_LINE + raw(1))
+    (tmp_path / "ann" / "notes.txt").write_text("From the top\n")
+    (tmp_path / "ann" / ".hidden").write_bytes(MBOX_LINE + raw(1))
+    assert folders(Site(tmp_path)) == {"Junk": "junk", "Archive/2024": "archive"}
+
+
+def test_an_account_may_be_one_mbox(tmp_path: Path) -> None:
+    (tmp_path / "ann").write_bytes(MBOX_LINE + b"Status: RO\nX-Status: AF\n" + raw(1) + b"\n" + MBOX_LINE + raw(2))
+    site = Site(tmp_path)
+    assert [(letter.folder.name, letter.flags) for letter in site.letters()] == [
+        ("INBOX", SEEN),
+        ("INBOX", LetterFlags.NONE),
+    ]
+    assert site.read(site.places()) == [(0, b"Status: RO\nX-Status: AF\n" + raw(1)), (1, raw(2))]
+
+
+def test_a_sender_who_writes_the_flags_of_an_mbox_himself_teaches_no_ham(tmp_path: Path) -> None:
+    (tmp_path / "ann").write_bytes(MBOX_LINE + b"Status: RO\nX-Status: AF\n" + raw(1))
+    made = make_plan(Site(tmp_path).source, lambda _user: None, 10)
+    assert made.counts() == {"ham": 0, "spam": 0}
+
+
+def test_what_is_neither_maildir_nor_mbox_is_said(tmp_path: Path) -> None:
+    (tmp_path / "ann").write_text("hello")
+    (tmp_path / "ben" / "mailboxes" / "INBOX" / "dbox-Mails").mkdir(parents=True)
+    site = Site(tmp_path)
+    assert [site.letters(0), site.letters(1)] == [[], []]
+    assert "neither a Maildir nor an mbox" in site.reasons[0]
+    assert "dbox" in site.reasons[1]
+
+
+def test_flags_are_those_of_the_name_and_of_dovecots_keywords(tmp_path: Path) -> None:
+    put(tmp_path / "ann", 1, "RS")
+    put(tmp_path / "ann", 2, "FSTa")
+    put(tmp_path / "ann", 3, "Db")
+    put(tmp_path / "ann", 4, None)
+    (tmp_path / "ann" / "dovecot-keywords").write_text("0 $Junk\n1 NonJunk\n26 Junk\nx y z\n")
+    assert {letter.arrived: letter.flags for letter in Site(tmp_path).letters()} == {
+        1: SEEN | ANSWERED,
+        2: SEEN | FLAGGED | LetterFlags.DELETED | LetterFlags.JUNK,
+        3: LetterFlags.DRAFT | LetterFlags.NOT_JUNK,
+        4: LetterFlags.NONE,
+    }
+
+
+def test_what_was_sent_comes_first_and_of_a_folder_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maildir, "MAX_LETTERS", 2)
+    put(tmp_path / "ann" / ".Sent", 9, "S")
+    for number in (1, 2, 3):
+        put(tmp_path / "ann", number, "S")
+    site = Site(tmp_path)
+    assert [letter.arrived for letter in site.letters()] == [9, 3, 2]
+    assert any("older ones are left out" in why for why in site.reasons)
+
+
+def test_only_the_last_letters_of_an_mbox_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mbox_folder, "MAX_LETTERS", 2)
+    (tmp_path / "ann").write_bytes(b"\n".join(MBOX_LINE + raw(number) for number in range(4)))
+    site = Site(tmp_path)
+    assert [body for _, body in site.read(site.places())] == [raw(2), raw(3)]
+    assert any("older ones are left out" in why for why in site.reasons)
+
+
+def test_a_deep_folder_ends_at_the_bound(tmp_path: Path) -> None:
+    put(tmp_path / "ann" / "/".join("x" * 15), 1)
+    put(tmp_path / "ann" / "y", 1)
+    site = Site(tmp_path)
+    assert set(folders(site)) == {"y"}
+    assert any("levels" in why for why in site.reasons)
+
+
+def test_a_letter_whose_flags_have_changed_meanwhile_is_followed(tmp_path: Path) -> None:
+    path, new = put(tmp_path / "ann", 1, ""), put(tmp_path / "ann", 2, None)
+    site = Site(tmp_path)
+    places = sorted(site.places(), key=lambda place: place.locator)
+    path.rename(path.with_name("1.M1.host:2,RS"))
+    new.rename(tmp_path / "ann" / "cur" / "2.M1.host:2,S")
+    assert [body for _, body in site.read(places)] == [raw(1), raw(2)]
+    assert site.skips == []
+
+
+def test_a_letter_that_has_gone_meanwhile_is_said_and_the_rest_is_read(tmp_path: Path) -> None:
+    put(tmp_path / "ann", 1).unlink()
+    put(tmp_path / "ann", 2)
+    gone = put(tmp_path / "ann", 3)
+    site = Site(tmp_path)
+    places = site.places()
+    gone.unlink()
+    assert [body for _, body in site.read(places)] == [raw(2)]
+    assert site.reasons == ["is not there, or was moved while it was read"]
+
+
+def test_an_mbox_that_was_changed_meanwhile_gives_no_parts_of_letters(tmp_path: Path) -> None:
+    path = tmp_path / "ann"
+    path.write_bytes(b"\n".join(MBOX_LINE + raw(number) for number in range(3)))
+    site = Site(tmp_path)
+    places = site.places()
+    path.write_bytes(b"\n".join(MBOX_LINE + raw(number) for number in (0, 2)))
+    assert site.read(places) == [(0, raw(0))]
+    assert len(site.skips) == 2
+
+
+def test_quoted_lines_of_an_mbox_are_as_they_were(tmp_path: Path) -> None:
+    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1) + b"\n>From here on\nFrom the top\n")
+    site = Site(tmp_path)
+    assert site.read(site.places()) == [(0, raw(1) + b"\nFrom here on\nFrom the top\n")]
+
+
+def test_the_root_of_the_template_may_be_a_link_of_the_administrator(tmp_path: Path) -> None:
+    put(tmp_path / "disk" / "ann", 1)
+    (tmp_path / "mail").symlink_to(tmp_path / "disk")
+    assert len(Site(tmp_path / "mail").letters()) == 1
+
+
+def test_compressed_and_empty_letters_are_said(tmp_path: Path) -> None:
+    put(tmp_path / "ann", 1, "S").write_bytes(gzip.compress(raw(1)))
+    empty = put(tmp_path / "ann", 2, "S")
+    site = Site(tmp_path)
+    places = site.places()
+    empty.write_bytes(b"\n")
+    assert site.read(places) == []
+    assert [why.split(" ")[1] for why in site.reasons] == ["compressed", "an"]
+
+
+def test_letters_of_a_foreign_user_name_who_may_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path / "ann", 1)
+
+    def refused(*_arguments: object, **_options: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    site = Site(tmp_path)
+    account = site.accounts()[0]
+    monkeypatch.setattr(os, "open", refused)  # root, who may run the tests, may read everything
+    assert list(site.source.letters(account, site.skips.append)) == []
+    monkeypatch.undo()
+    assert "run this as root" in site.reasons[0]
+
+
+def test_the_letter_of_the_server_about_an_mbox_is_none(tmp_path: Path) -> None:
+    own = b"Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\n\nx\n\n"
+    (tmp_path / "ann").write_bytes(MBOX_LINE + own + MBOX_LINE + raw(1))
+    assert len(Site(tmp_path).letters()) == 1

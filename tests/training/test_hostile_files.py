@@ -1,0 +1,309 @@
+"""Mailboxes whose owners want them read otherwise, and mailboxes that change: nothing by half, and an end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nbstream.mail import mbox
+from nbstream.training import mbox_folder
+from nbstream.training.letters import MAX_FOLDERS
+from tests.training.site import MBOX_LINE, Site, put, raw
+
+NO_FILE = "is a link, a pipe or a device, which is not read"
+CHANGED = "was changed while it was read: run the command again"
+GONE = "is not there, or was moved while it was read"
+LOCKED = "is locked by a program that writes to it: run the command again"
+
+
+def names(site: Site) -> list[str]:
+    return sorted({letter.folder.name for letter in site.letters()})
+
+
+# What is no mailbox
+
+
+def link(path: Path) -> None:
+    path.symlink_to("/etc/passwd")
+
+
+def link_to_folder(path: Path) -> None:
+    path.symlink_to("/etc")
+
+
+def link_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def bound_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(str(path))
+
+
+def endless_device(path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a device")
+    os.mknod(path, 0o666 | 0o020000, os.makedev(1, 5))  # /dev/zero
+
+
+SPECIAL = [link, link_to_folder, link_to_itself, os.mkfifo, bound_socket, endless_device]
+
+
+@pytest.mark.parametrize("make", SPECIAL)
+@pytest.mark.parametrize("place", ["", "cur/9:2,S", "new/9", ".Junk", ".Junk/cur", "dovecot-keywords"])
+def test_what_is_neither_a_file_nor_a_folder_is_not_opened(
+    tmp_path: Path, make: Callable[[Path], None], place: str
+) -> None:
+    account = tmp_path / "ann"
+    if place:
+        put(account, 1, "S")
+    if place.startswith(".Junk/"):
+        (account / ".Junk").mkdir()
+    make(account / place)
+    site = Site(tmp_path)
+
+    read = site.read(site.places())
+
+    assert read == ([(0, raw(1))] if place else [])
+    assert set(site.reasons) <= {NO_FILE}
+
+
+@pytest.mark.parametrize("make", SPECIAL)
+@pytest.mark.parametrize("victim", ["ann", "ann/.Junk", "ann/.Junk/cur", "ann/.Junk/cur/1.M1.host:2,S"])
+def test_what_becomes_something_else_between_plan_and_lesson_is_not_opened(
+    tmp_path: Path, make: Callable[[Path], None], victim: str
+) -> None:
+    put(tmp_path / "mail" / "ann", 2, "S")
+    put(tmp_path / "mail" / "ann" / ".Junk", 1, "S")
+    site = Site(tmp_path / "mail")
+    places = site.places()
+    (tmp_path / "mail" / victim).rename(tmp_path / "aside")
+    make(tmp_path / "mail" / victim)
+
+    read = site.read(places)
+
+    assert [content for _, content in read] == ([] if victim == "ann" else [raw(2)])
+    assert set(site.reasons) == {NO_FILE}
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b".Ju\nnk", "Ju\nnk"),
+        (b".\x1b[2JJunk", "\x1b[2JJunk"),
+        (b".&AAo-", "\n"),
+        (b".&AC4ALgAv-etc", "../etc"),
+        (b".\xff\xfe", r"\xff\xfe"),
+        (b".a..b", "a//b"),
+        (b"." + b"x" * 254, "x" * 254),
+    ],
+)
+def test_a_folder_of_any_name_is_read_where_it_lies(tmp_path: Path, name: bytes, shown: str) -> None:
+    folder = tmp_path / "ann" / os.fsdecode(name)
+    put(tmp_path / "ann", 1, "S")
+    put(folder, 2, "S")
+    site = Site(tmp_path)
+
+    assert names(site) == sorted(["INBOX", shown])
+    assert {content for _, content in site.read(site.places())} == {raw(1), raw(2)}
+    assert site.skips == []
+
+
+def test_a_letter_of_any_name_is_read(tmp_path: Path) -> None:
+    put(tmp_path / "ann", 1, "S").rename(tmp_path / "ann" / "cur" / os.fsdecode(b"\xff\n\x1b;rm -rf:2,S"))
+    site = Site(tmp_path)
+
+    assert site.read(site.places()) == [(0, raw(1))]
+
+
+# Size and number
+
+
+def test_a_message_of_a_gigabyte_takes_no_memory(tmp_path: Path) -> None:
+    path = put(tmp_path / "ann", 1, "S")
+    grown = put(tmp_path / "ann", 2, "S")
+    os.truncate(path, 1 << 30)
+    site = Site(tmp_path)
+    tracemalloc.start()
+    places = site.places()
+    os.truncate(grown, 1 << 30)
+    sizes = sorted(letter.size for letter in site.letters())
+    read = site.read([place for place in places if place.locator.startswith(b"cur/2")])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert sizes == [1 << 30, 1 << 30]  # such a letter is left out by its size
+    assert read == []
+    assert site.reasons == [CHANGED]
+    assert peak < 120 << 20
+
+
+def test_an_mbox_without_a_line_end_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "ann"
+    path.write_bytes(MBOX_LINE + raw(1) + b"\n" + MBOX_LINE + bytes(1 << 26))
+    site = Site(tmp_path)
+    tracemalloc.start()
+    sizes = [letter.size for letter in site.letters()]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert len(sizes) == 2
+    assert sizes[1] >= 1 << 26
+    assert peak < 20 << 20
+
+
+def test_a_letter_of_very_many_lines_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1) + b">From a\n" * (1 << 19))
+    site = Site(tmp_path)
+    places = site.places()
+    tracemalloc.start()
+    ((_, read),) = site.read(places)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert read == raw(1) + b"From a\n" * (1 << 19)
+    assert peak < 20 << 20
+
+
+def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1))
+    os.truncate(tmp_path / "ann", 1 << 30)
+    site = Site(tmp_path)
+
+    assert site.letters() == []
+    assert site.reasons == ["has holes, which no mail program leaves"]
+
+
+def test_an_mbox_that_is_larger_than_any_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mbox_folder, "_MAX_BYTES", 1000)
+    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1))
+    os.truncate(tmp_path / "ann", 1001)
+    site = Site(tmp_path)
+
+    assert site.letters() == []
+    assert site.reasons == ["is larger than 16 GiB"]
+
+
+@pytest.mark.parametrize("kind", ["folders of Maildir++", "folders", "files"])
+def test_of_very_many_folders_some_are_read(tmp_path: Path, kind: str) -> None:
+    account = tmp_path / "ann"
+    if kind == "files":
+        account.mkdir()
+        (account / "0first").write_bytes(MBOX_LINE + raw(1))
+        for number in range(20_000):
+            os.mknod(account / f"x{number}")
+    else:
+        put(account, 1, "S")
+        for number in range(3_000):
+            (account / f"{'.' if kind.startswith('folders of') else ''}{number}" / "cur").mkdir(parents=True)
+    site = Site(tmp_path)
+    tracemalloc.start()
+    letters = site.letters()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert len(letters) == 1
+    assert any(f"more than {MAX_FOLDERS:,} folders" in why for why in site.reasons)
+    assert len(site.skips) < 10
+    assert peak < 20 << 20
+
+
+# Changes meanwhile
+
+
+def test_a_folder_that_was_renamed_or_emptied_between_plan_and_lesson_is_said(tmp_path: Path) -> None:
+    put(tmp_path / "ann", 1, "S")
+    for number, folder in enumerate((".Junk", ".Moon", ".Sun"), start=2):
+        put(tmp_path / "ann" / folder, number, "S")
+    site = Site(tmp_path)
+    places = site.places()
+    (tmp_path / "ann" / ".Junk").rename(tmp_path / "ann" / ".Spam")
+    (tmp_path / "ann" / ".Moon" / "cur" / "3.M1.host:2,S").unlink()
+
+    assert {content for _, content in site.read(places)} == {raw(1), raw(4)}
+    assert site.reasons == [GONE, GONE]
+
+
+def test_a_folder_that_goes_while_it_is_listed_ends_with_what_was_seen(tmp_path: Path) -> None:
+    put(tmp_path / "ann", 0, "S").unlink()
+    for number in range(9):
+        put(tmp_path / "ann" / ".Junk", number, "S")
+    site = Site(tmp_path)
+    letters = site.source.letters(site.accounts()[0], site.skips.append)
+    first = next(letters)
+    assert first.folder.name == "Junk"
+    for path in (tmp_path / "ann" / ".Junk" / "cur").iterdir():
+        path.unlink()
+
+    assert list(letters) == []
+    assert site.reasons == [GONE] * 8
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Another process has the file locked, as a mail server does to deliver."""
+    program = (
+        "import fcntl, sys; f = open(sys.argv[1], 'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+        process.communicate(b"\n", timeout=30)
+
+
+def test_an_mbox_that_is_locked_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "ann"
+    path.write_bytes(MBOX_LINE + raw(1))
+    site = Site(tmp_path)
+    with locked(path):
+        assert site.letters() == []
+    assert site.reasons == [LOCKED]
+    places = site.places()
+    with locked(path):
+        assert site.read(places) == []
+    assert site.reasons == [LOCKED, LOCKED]
+    assert site.read(places) == [(0, raw(1))]
+
+
+def test_a_letter_that_is_appended_meanwhile_is_not_learned_by_half(tmp_path: Path) -> None:
+    path = tmp_path / "ann"
+    for parts in ((raw(2)[:20], raw(2)[20:]), (raw(2), b"more\n"), (raw(2)[:-1], b"\n")):
+        path.write_bytes(MBOX_LINE + raw(1) + b"\n" + MBOX_LINE + parts[0])
+        site = Site(tmp_path)
+        places = site.places()
+        with path.open("ab") as file:
+            file.write(parts[1])
+        assert site.read(places) == [(0, raw(1))]
+        assert site.reasons == [CHANGED]
+
+
+def test_an_mbox_that_grows_as_fast_as_it_is_read_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "ann"
+    path.write_bytes(MBOX_LINE + raw(0) + b"\n")
+    is_separator = mbox.is_separator
+
+    def grow(line: bytes) -> bool:
+        if path.stat().st_size < 1 << 20:  # the test ends where the reader would not
+            with path.open("ab") as file:
+                file.write(MBOX_LINE + raw(1) + b"\n")
+        return is_separator(line)
+
+    site = Site(tmp_path)
+    letters = site.source.letters(site.accounts()[0], site.skips.append)
+    size = path.stat().st_size
+    monkeypatch.setattr(mbox, "is_separator", grow)
+    assert sum(letter.size + len(MBOX_LINE) for letter in letters) < size + 2 * len(MBOX_LINE + raw(1) + b"\n")

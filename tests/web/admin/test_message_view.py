@@ -1,0 +1,301 @@
+"""The view of one message, on a real listener: what it shows, and the lessons that it gives."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.bayes.calibration import sigmoid
+from nbstream.mail.message import Message
+from nbstream.policy.explanation import CountedClue, Explanation
+from nbstream.policy.verdict import ModelState, Thresholds, shorten_probability
+from nbstream.server.http.access import Role
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.web.admin.message_view import DRAWN_CLUES, draw_explanation, make_axes
+from nbstream.web.admin.rendering import format_probability
+from tests.conftest import RedisServer
+from tests.filter.disputes import DISPUTED, teach_dispute
+from tests.letters import letters
+from tests.web.admin.page_listener import Browser, Response
+from tests.web.admin.site import Site, buttons, open_site, words
+
+SPAM = next(raw for label, raw in letters(60, seed=9) if label == "spam")
+PATH = "/ui/messages/"
+
+
+@pytest.fixture
+async def site(client: Redis, tmp_path: Path) -> AsyncIterator[Site]:
+    async with open_site(client, tmp_path) as running:
+        yield running
+
+
+async def act(browser: Browser, message_id: str, action: str, **form: str) -> str:
+    """Press a button, and return what the page then says of it above all else."""
+    answer = await browser.post(PATH + message_id, {"action": action, **form})
+    assert (answer.status, answer.headers.get("Location")) == (303, PATH + message_id), answer.text
+    return flash(await browser.get(PATH + message_id))
+
+
+def flash(page: Response) -> str:
+    assert page.status == 200, page.text
+    found = re.search(r'<p class="notice"[^>]* role="status">(.*?)</p>', page.text)
+    return found[1].replace("&gt;", ">").replace("&#34;", '"') if found else ""
+
+
+def hidden(page: str, name: str) -> str:
+    found = re.search(f'<input type="hidden" name="{name}" value="([^"]*)">', page)
+    assert found
+    return found[1]
+
+
+async def test_a_checked_message_is_shown_with_its_verdict_and_why(site: Site) -> None:
+    await site.teach()
+    message_id = await site.check(SPAM)
+    record = (await site.http.ask(f"/v1/messages/{message_id}")).json
+
+    async with site.browser() as browser:
+        page = await browser.get(PATH + message_id)
+
+    shown = words(page.text)
+    assert page.status == 200
+    assert record["then"]["reason"] in shown
+    assert f"score {record['then']['score']:.2f}" in shown
+    assert page.text.count('class="waterfall"') == 1
+    assert "At the check, and the same now" in shown
+    strongest = record["now"]["clues"][0]
+    assert f"{strongest['token']} {strongest['from']}" in shown
+    assert f"{strongest['log_ratio']:+.2f} {strongest['ham']:.2f} {strongest['spam']:.2f}" in shown
+    assert "text and links" in shown
+    assert buttons(page.text) == ["This is ham", "This is spam"]
+    assert "The header and the text of this message are not stored" in shown
+
+
+async def test_clues_that_are_keyed_hashes_say_why_nobody_can_read_them(client: Redis, tmp_path: Path) -> None:
+    """The answer to the check itself is in words: its message was at hand."""
+    note = "This model stores keyed hashes in place of words"
+    async with open_site(client, tmp_path, private_tokens=True) as site, site.browser() as browser:
+        await site.teach()
+        message_id = await site.check(SPAM)
+        checked = (await site.http.ask("/v1/check", SPAM)).json
+        record = (await site.http.ask(f"/v1/messages/{message_id}")).json
+        shown = words((await browser.get(PATH + message_id)).text)
+
+    assert note in shown
+    assert "text, hashed" in shown
+    assert all(":#" in clue["token"] for clue in record["now"]["clues"] + record["then"]["clues"])
+    assert not any(":#" in clue["token"] for clue in checked["clues"])
+
+
+async def test_a_lesson_says_what_it_changed_and_changes_the_next_verdict(site: Site) -> None:
+    await site.teach()
+    message_id = await site.check(SPAM)
+
+    former = (await site.http.ask("/v1/check", SPAM)).json
+
+    async with site.browser() as browser:
+        told = await act(browser, message_id, "ham")
+        page = await browser.get(PATH + message_id)
+
+    check = (await site.http.ask("/v1/check", SPAM)).json
+    before, after = (format_probability(each["probability"]) for each in (former, check))
+    assert told.startswith(
+        f"The message was learned as ham. P(spam) was {before} and is {after} now; the verdict is still unsure."
+    )
+    shown = words(page.text)
+    assert page.text.count('class="waterfall"') == 2
+    assert "learned ham page ann" in shown
+    assert shorten_probability(check["probability"], 3) in shown
+    assert "as ham" in shown
+    assert buttons(page.text)[:2] == ["This is spam", "Take the lesson back"]
+    assert site.http.metric("nbstream_feedback_total", source="page", label="ham", outcome="learned") == 1
+    record = (await site.http.ask(f"/v1/messages/{message_id}")).json
+    assert (record["learned"]["source"], record["learned"]["actor"]) == ("page", "page ann")
+
+
+async def test_who_insists_does_so_on_purpose_and_once(site: Site) -> None:
+    await teach_dispute(site.http.spam_filter)
+    message_id = await site.check(DISPUTED.raw)
+
+    async with site.browser() as browser:
+        told = await act(browser, message_id, "ham")
+        page = await browser.get(PATH + message_id)
+        version = hidden(page.text, "version")
+        first = await act(browser, message_id, "insist-ham", version=version)
+        again = await act(browser, message_id, "insist-ham", version=version)
+        wrong = await act(browser, message_id, "insist-spam", version=version)
+
+    assert told.startswith("Nothing was learned: the message is learned as ham already.")
+    assert "still contradicts the label ham" in told
+    assert "Insist on ham" in buttons(page.text)
+    assert first.startswith("You insisted on ham")
+    assert again == wrong == "Nothing was changed: somebody has taught this message meanwhile. Look at it again."
+
+
+async def test_a_message_that_was_only_learned_is_explained_by_its_tokens(site: Site) -> None:
+    await site.teach()
+    lesson = await site.http.spam_filter.learn(Message.parse(SPAM), "spam", "cli", "user bob")
+
+    async with site.browser() as browser:
+        page = await browser.get(PATH + lesson.after.id)
+        told = await act(browser, lesson.after.id, "unlearn")
+        gone = await browser.get(PATH + "a" * 24)
+
+    shown = words(page.text)
+    assert "The explanation of the check is not remembered" in shown
+    assert "The message was learned, and no check of it is remembered" in shown
+    assert "cli user bob" in shown
+    assert told.startswith("The lesson was taken back")
+    assert gone.status == 404
+
+
+async def test_what_is_selected_in_the_list_is_taught_with_a_result_for_each(site: Site) -> None:
+    await site.teach()
+    ids = [await site.check(raw) for raw in (SPAM, b"Subject: another\n\nhello\n")]
+    path = "/ui/messages"
+
+    async with site.browser() as browser, site.browser(Role.READ) as reader:
+        listed = await browser.get(f"{path}?select=all")
+        answer = await browser.post(path, {"action": "ham", "id": [*ids, "a" * 24]})
+        taught = await browser.get(path)
+        back = await browser.post(path, {"action": "unlearn", "id": ids[0]})
+        refused = [
+            (await browser.post(path, {"action": "insist-ham", "id": ids[0]})).status,
+            (await browser.post(path, {"action": "ham"})).status,
+            (await reader.post(path, {"action": "ham", "id": ids[0]})).status,
+        ]
+        only_read = await reader.get(path)
+
+    assert listed.text.count(" checked>") == len(ids)
+    results = [words(each) for each in re.findall(r"<td data-result>(.*?)</td>", answer.text)]
+    assert [each.partition(".")[0] for each in results[:2]] == ["The message was learned as ham"] * 2
+    assert results[2].startswith("Nothing was changed")
+    assert re.findall(r'role="status">.*?>(\w+)</bdi>', taught.text) == ["ham", "ham"]
+    assert "The lesson was taken back" in words(back.text)
+    assert refused == [400, 400, 403]
+    assert (buttons(only_read.text), "data-teach" in only_read.text) == (["Search"], False)
+
+
+async def test_a_message_that_cannot_be_learned_hides_no_result_of_the_others(site: Site, client: Redis) -> None:
+    await site.teach()
+    ids = [await site.check(raw) for raw in (SPAM, b"Subject: two\n\nhello\n", b"Subject: three\n\nhello\n")]
+    (key,) = await client.keys(f"*:checked:{ids[1]}")
+    await client.set(key, b"damaged")
+
+    async with site.browser() as browser:
+        answer = await browser.post("/ui/messages", {"action": "ham", "id": ids})
+
+    first, second, third = [words(each) for each in re.findall(r"<td data-result>(.*?)</td>", answer.text)]
+    assert first.startswith("The message was learned as ham")
+    assert second.startswith("Temporary failure")
+    assert third.startswith("The message was learned as ham")
+
+
+async def test_without_redis_nothing_is_shown_as_if_it_were_known(own_redis: RedisServer, tmp_path: Path) -> None:
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
+    try:
+        async with open_site(client, tmp_path) as site, site.browser() as browser:
+            message_id = await site.check(SPAM)
+            assert (await browser.get(PATH + message_id)).status == 200
+            own_redis.stop()
+
+            page = await browser.get(PATH + message_id)
+            lesson = await browser.post(PATH + message_id, {"action": "ham"})
+
+            assert (page.status, lesson.status) == (503, 503)
+            assert "Redis cannot be reached" in words(page.text)
+            assert str(own_redis.socket) not in page.text + lesson.text
+    finally:
+        await client.aclose()
+
+
+# ``nbstream.web.admin.message_view``.
+
+
+def explanation(
+    *ratios: float,
+    prior: float = 0.5,
+    temperature: float = 1.0,
+    thresholds: Thresholds = Thresholds(),  # noqa: B008 - frozen
+) -> Explanation:
+    clues = [CountedClue(b"token:%d" % number, ratio, 0, 1) for number, ratio in enumerate(ratios)]
+    score = math.fsum([prior, *ratios])
+    return Explanation(
+        at=1.0,
+        verdict="ham",
+        reason="because",
+        probability=sigmoid(score / temperature),
+        score=score,
+        prior=prior,
+        thresholds=thresholds,
+        state=ModelState({}),
+        clues=clues,
+    )
+
+
+def test_the_axes_are_as_long_as_all_bars_and_thresholds_need_and_each_has_its_own_thresholds() -> None:
+    one = explanation(5, -3, thresholds=Thresholds(0.5, 0.95, 0.999))
+    other = explanation(-20, thresholds=Thresholds(0.7, math.inf))
+
+    axes = make_axes([one, other])
+
+    for axis in axes:
+        assert axis.low == -19.5
+        assert axis.high == pytest.approx(math.log(999))
+        assert (0, "0.500") in [(tick.at, tick.label) for tick in axis.ticks]
+    labels = [[mark.label for mark in axis.thresholds] for axis in axes]
+    assert labels == [["unsure 0.5", "spam 0.95", "reject 0.999"], ["unsure 0.7"]]  # infinity is never reached
+    expected = [0, math.log(19), math.log(999)]
+    assert [mark.at for mark in axes[0].thresholds] == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_strongest_clues_have_a_bar_each_and_all_others_one() -> None:
+    many = explanation(*(10 / (number + 1) for number in range(100)))
+    svg = draw_explanation(many, make_axes([many])[0], "why")
+
+    labels = re.findall(r'<text class="label ([a-z]+)"[^>]*>(.*?)</text>', svg)
+    assert [kind for kind, _ in labels] == ["prior", *["clue"] * DRAWN_CLUES, "rest", "rest", "score"]
+    assert labels[1:3] == [("clue", "token:0"), ("clue", "token:1")]
+    assert labels[-3][1] == f"{100 - DRAWN_CLUES} weaker clues"
+    values = [float(value) for value in re.findall(r'<text class="value [a-z]+"[^>]*>(.*?)</text>', svg)]
+    assert math.fsum(values[:-1]) == pytest.approx(values[-1], abs=0.01 * len(values))
+
+
+def test_the_calibration_is_a_step_from_the_score_to_the_log_odds_of_the_probability() -> None:
+    unsure = explanation(6, prior=2, temperature=4)
+    svg = draw_explanation(unsure, make_axes([unsure])[0], "why")
+
+    labels = re.findall(r'<text class="label [a-z]+"[^>]*>(.*?)</text>', svg)
+    values = re.findall(r'<text class="value [a-z]+"[^>]*>(.*?)</text>', svg)
+    assert labels[-2].startswith("calibration")
+    assert labels[-1] == "P(spam) 0.880"  # the sigmoid of 8 / 4
+    assert values == ["+2.00", "+6.00", "-6.00", "+2.00"]
+
+
+async def test_kinds_are_shown_and_taught(client: Redis, tmp_path: Path) -> None:
+    async with (
+        open_site(client, tmp_path, classes=("ham", "newsletter", "spam")) as site,
+        site.browser() as browser,
+    ):
+        for number, (label, raw) in enumerate(letters(120)):
+            name = label if label == "spam" else ("ham", "newsletter")[number % 2]
+            await site.http.spam_filter.learn(Message.parse(raw), name, "test")
+        ham = await site.check(next(raw for label, raw in letters(60, seed=9) if label == "ham"))
+
+        before = await browser.get(PATH + ham)
+        said = await act(browser, ham, "newsletter")
+        after = await browser.get(PATH + ham)
+        again = await act(browser, ham, "spam")
+
+        assert buttons(before.text) == ["This is ham", "This is newsletter", "This is spam"]
+        assert re.search(r"Kind (ham|newsletter) 0\.\d+, (ham|newsletter) 0\.\d+", words(before.text))
+        assert "The message was learned as newsletter." in said
+        assert buttons(after.text) == ["This is ham", "This is spam", "Take the lesson back"]
+        assert "Learned as newsletter" in words(after.text)
+        assert "it was newsletter before" in again
+        listed = await browser.get("/ui/messages")
+        assert "These are newsletter" in buttons(listed.text)

@@ -1,0 +1,230 @@
+"""The view now: what it says of real parts, and that it can be read whatever the state is."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.addresses import TcpAddress
+from nbstream.daemon import health
+from nbstream.daemon.assembly.store import RedisClients
+from nbstream.daemon.config import Settings
+from nbstream.daemon.health import HealthCheck
+from nbstream.daemon.http import listener_addresses
+from nbstream.daemon.metrics import DaemonMetrics
+from nbstream.daemon.model_lookups import ModelLookups
+from nbstream.daemon.parts import ServerParts, make_parts
+from nbstream.delivery.quarantine import QuarantineUsage
+from nbstream.engine.choice import PYTHON
+from nbstream.errors import StoreRefuses
+from nbstream.filter import FilterPolicy
+from nbstream.findings import Finding, FindingKind
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.server.http.access import Role
+from nbstream.web.admin.activity import MESSAGE_CLASSES, ActivityRecorder, ActivityRow
+from nbstream.web.admin.now_view import ActivitySpan, DaemonFindings, NowView, activity_values
+from tests.doctor.sites import is_of
+from tests.waiting import ended, until
+from tests.web.admin.page_listener import open_page, title_of
+from tests.web.admin.svg import is_within_view_box, parse_svg
+
+NOW = 1_800_000_000.0
+
+
+@dataclass
+class Process:
+    """A process with all its parts, and the view of its page."""
+
+    settings: Settings
+    parts: ServerParts
+    is_draining: list[bool]
+    client: Redis
+    activity: ActivityRecorder
+    findings: Callable[[], Sequence[Finding]] = lambda: []
+
+    async def show(self, query: str = "") -> str:
+        """The page, as a reader gets it."""
+        check = HealthCheck(self.parts, lambda: self.is_draining[0])
+        findings = DaemonFindings(check.redis_findings, check.other_findings, self.findings)
+        bound = {"smtp": TcpAddress("127.0.0.1", 2525)}
+        view = NowView(
+            listener_addresses(self.settings),
+            self.settings.redis.display_url,
+            self.parts.mirror,
+            findings,
+            self.activity,
+            bound,
+        )
+        async with open_page(self.client, view) as page, page.browser(Role.READ) as browser:
+            answer = await browser.get(f"/ui/{query}")
+        assert answer.status == 200
+        return answer.text
+
+    async def words(self) -> str:
+        """The words of the page."""
+        return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", await self.show())).split())
+
+
+@asynccontextmanager
+async def run_process(client: Redis, folder: Path) -> AsyncIterator[Process]:
+    settings = Settings.model_validate(
+        {
+            "state_dir": str(folder),
+            "listeners": {"smtp": {"listen": "127.0.0.1:0"}, "http": {"listen": "127.0.0.1:8025"}},
+            "relay": {"next_hop": f"maildir:{folder / 'Maildir'}"},
+        }
+    )
+    parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
+    async with AsyncExitStack() as stack:
+        mirror = asyncio.create_task(parts.follower.run())
+        stack.push_async_callback(ended, mirror)
+        await parts.mirror.loaded.wait()
+        yield Process(settings, parts, [False], client, ActivityRecorder(parts.metrics.registry.collect))
+
+
+async def test_it_says_what_the_metrics_of_the_daemon_say(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        delivery = process.parts.metrics.delivery
+        for verdict, count in {"ham": 5, "spam": 2, "unsure": 1, "none": 2}.items():
+            for _ in range(count):
+                delivery.delivered("smtp", verdict)
+        for accepted in (True, True, False):
+            delivery.connected("smtp", accepted)
+        delivery.disconnected("smtp")
+        delivery.quarantine_swept(2, 0, QuarantineUsage())
+
+        words, page = await process.words(), await process.show()
+
+    assert title_of(page).startswith("Now")
+    assert "Nothing is wrong." in words
+    assert "ham 5 unsure 1 spam 2 reject 0 unchecked 2 The check of 2 messages failed" in words
+    assert "10 messages 0.2 a minute" in words
+    assert "smtp 127.0.0.1:2525 1 2 1 http 127.0.0.1:8025 \u2013 \u2013 \u2013" in words
+    assert "Counts here up to date Quarantine 2 messages, counted once a minute" in words
+    (body,) = re.findall("<tbody>\n(.*?)</tbody>", page.partition("The same as a table")[2], re.DOTALL)[:1]
+    rows = [
+        [int(cell) for cell in re.findall(r'<td class="number">(\d+)</td>', row)] for row in body.split("</tr>")
+    ]
+    assert [sum(column) for column in zip(*(row for row in rows if row), strict=True)] == [5, 1, 2, 0, 2, 10]
+
+
+@pytest.mark.parametrize(
+    "classes", [{}, {"ham": 1}, dict.fromkeys(MESSAGE_CLASSES, 2**50)], ids=["none", "one", "huge"]
+)
+@pytest.mark.parametrize("span", ActivitySpan)
+def test_its_chart_can_be_drawn_whatever_the_numbers_are(span: ActivitySpan, classes: Mapping[str, int]) -> None:
+    rows = [ActivityRow(NOW - 60 * ago, classes) for ago in range(1440)]
+
+    chart = str(activity_values(rows, NOW, span)["chart"])
+
+    assert is_within_view_box(parse_svg(chart))
+    assert len(chart) < 100_000
+
+
+async def test_several_who_look_at_once_all_see_what_is_the_case(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        remove_next_hop(process)
+
+        async def look() -> bool:
+            seen = await asyncio.gather(*(process.words() for _ in range(3)))
+            return all("The next hop is degraded" in words for words in seen)
+
+        await until(look)
+
+
+def refuse_writes(process: Process) -> None:
+    process.parts.model.last_refusal = StoreRefuses("full")
+
+
+def become_replica(process: Process) -> None:
+    process.parts.clients.primary.is_replica = True
+
+
+def drain(process: Process) -> None:
+    process.is_draining[0] = True
+
+
+def remove_next_hop(process: Process) -> None:
+    folder = process.settings.state_dir / "Maildir"
+    folder.write_text("a file where a folder should be")
+
+
+def fill_quarantine(process: Process) -> None:
+    # The room is tried with as many bytes as the last message that found none.
+    process.parts.quarantine._room._refused_bytes = 1
+    process.settings.quarantine_folder.write_text("a file where a folder should be")
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "sentence", "is_ready"),
+    [
+        (refuse_writes, health.WRITES_REFUSED, {"redis": "writes are refused; feedback is deferred"}, True),
+        (
+            become_replica,
+            health.ONLY_REPLICA,
+            {"redis": "only a replica is reached; feedback is deferred"},
+            True,
+        ),
+        (drain, health.DRAINING, {"smtp": "draining"}, False),
+        (remove_next_hop, health.NEXT_HOP_AWAY, {"next_hop": "cannot be written"}, False),
+        (fill_quarantine, health.QUARANTINE_AWAY, {"quarantine": "the file system fails"}, True),
+    ],
+)
+async def test_what_is_degraded_is_said_by_readyz_and_the_page_alike(
+    client: Redis,
+    tmp_path: Path,
+    change: Callable[[Process], object],
+    kind: FindingKind,
+    sentence: dict[str, str],
+    is_ready: bool,
+) -> None:
+    async with run_process(client, tmp_path) as process:
+        change(process)
+
+        status = await HealthCheck(process.parts, lambda: process.is_draining[0]).status()
+
+        async def shows() -> bool:
+            return kind.what.partition("{")[0] in await process.words()
+
+        await until(shows)
+    assert (status.ready, dict(status.degraded)) == (is_ready, sentence)
+
+
+async def test_background_work_that_fails_is_said_while_mail_goes_on(client: Redis, tmp_path: Path) -> None:
+    async def fail() -> None:
+        raise RuntimeError("a fault")
+
+    async with run_process(client, tmp_path) as process:
+        process.parts.background.start("evictor", fail)
+        check = HealthCheck(process.parts, lambda: False)
+
+        async def is_failing() -> bool:
+            return bool(process.parts.background.failing)
+
+        await until(is_failing)
+        found = await check.health()
+        await process.parts.background.stop()
+
+    assert found.is_ready
+    assert [finding.what for finding in found.findings if is_of(finding, health.BACKGROUND_FAILED)] == [
+        health.BACKGROUND_FAILED(names="evictor").what
+    ]
+
+
+async def test_what_is_wrong_with_the_model_is_said_as_doctor_says_it(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        policy = FilterPolicy(ThresholdPolicy(0.5, FalsePositiveBudget(0.01)), {"spam": 2, "ham": 3})
+        process.findings = ModelLookups(process.settings, process.parts, lambda: policy).findings
+
+        words = await process.words()
+
+    assert "Every verdict is unsure until 2 spam and 3 ham more are learned (0 ham and 0 spam so far)." in words
+    assert "The budget of 0.01 is not guaranteed yet: 299 more labelled ham messages are needed." in words

@@ -1,0 +1,461 @@
+"""The views teaching, undo and tokens on a real listener, over a model in a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from html import unescape
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.bayes.clues import NamedCounts
+from nbstream.bayes.counts import ClassCounts, Totals
+from nbstream.daemon.config import Settings
+from nbstream.errors import StoreUnavailable
+from nbstream.filter.suspects import Suspect, find_suspects
+from nbstream.mail.message import Message
+from nbstream.policy.verdict import ModelState
+from nbstream.server.http.access import Role
+from nbstream.store.model.history import UNDO_SOURCE, Assessment, HistoryChange, LessonNote, RecentChanges
+from nbstream.store.model.model import Model
+from nbstream.store.recent.message_rows import MessageRow
+from nbstream.store.recent.row_search import RowSearch
+from nbstream.web.admin import teaching_view, tokens_view, undo_view
+from nbstream.web.admin.messages_view import known_rows
+from nbstream.web.admin.rendering import foreign
+from nbstream.web.admin.teaching_view import (
+    DAYS,
+    TeachingSummary,
+    TeachingView,
+    summarize_teaching,
+)
+from nbstream.web.admin.tokens_view import TokensView
+from nbstream.web.admin.undo_view import UndoView
+from tests.filter.filters import make_filter
+from tests.letters import letters
+from tests.store.recent.rows import envelope, write_rows
+from tests.web.admin.page_listener import Browser, PageListener, open_page
+
+PRIZE = Message.parse(b"Subject: prize\n\nClaim your free prize now\n")
+LUNCH = Message.parse(b"Subject: lunch\n\nShall we have lunch on Friday?\n")
+HOSTILE = "<script>alert(1)</script>{{ 1111*1111 }}\u202e"
+SETTINGS = Settings.model_validate({"model": {"name": "test", "min_learned": {"ham": 1, "spam": 1}}})
+
+
+@dataclass
+class Site:
+    """A model that people teach, and the page over it."""
+
+    model: Model
+    page: PageListener
+    state: ModelState = field(default_factory=lambda: ModelState({"ham": 0, "spam": 3}, {"ham": 200, "spam": 3}))
+    autolearned: Mapping[str, int] | None = None
+    is_away: bool = False
+    looked_at: int = 0
+
+    async def teach(self, message: Message, label: str | None, actor: str = "ann", source: str = "smtp") -> None:
+        spam_filter = make_filter(self.model.client)
+        if label:
+            await spam_filter.learn(message, label, source, actor)
+        else:
+            await spam_filter.unlearn(message, source, actor)
+
+    async def history(self) -> list[tuple[str, str, str]]:
+        """Newest first."""
+        changes = [change async for change in self.model.history.changes()]
+        return [(change.description, change.note.source, change.note.actor) for change in changes]
+
+
+class Counts:
+    """The counts of the model as they were read last."""
+
+    def __init__(self) -> None:
+        self.counts = ClassCounts()
+        self.searches = 0
+
+    def token_counts(self) -> NamedCounts:
+        self.searches += 1
+        return NamedCounts(*self.counts.snapshot(), self.counts.totals)
+
+
+@pytest.fixture
+def counts() -> Counts:
+    return Counts()
+
+
+@pytest.fixture
+async def site(client: Redis, counts: Counts) -> AsyncIterator[Site]:
+    model = await Model(client, "test", 3600).open()
+    sites: list[Site] = []
+    spam_filter = make_filter(client)
+
+    class ChangesOrNone(RecentChanges):
+        async def read(self):  # type: ignore[no-untyped-def]  # as that of the class
+            if sites[0].is_away:
+                raise StoreUnavailable("away")
+            return await super().read()
+
+    async def suspects(message_keys: Iterable[str]) -> Sequence[Suspect]:
+        sites[0].looked_at += 1
+        return await find_suspects(model, spam_filter.parts.make_scorer(spam_filter.policy), message_keys)
+
+    find_rows = known_rows(RowSearch(client, model.keys, 3600))
+    views = (
+        TeachingView(
+            ChangesOrNone(model.history),
+            model_state=lambda: sites[0].state,
+            autolearned=lambda: sites[0].autolearned,
+            find_rows=find_rows,
+            find_suspects=suspects,
+            class_names=lambda: ("ham", "newsletter", "spam"),
+        ),
+        UndoView(model, find_rows),
+        TokensView(lambda: counts.counts.totals.vocabulary_size, counts.token_counts),
+    )
+    async with open_page(client, *views) as page:
+        sites.append(Site(model, page))
+        yield sites[0]
+
+
+@pytest.fixture
+async def reader(site: Site) -> AsyncIterator[Browser]:
+    async with site.page.browser(Role.READ) as browser:
+        yield browser
+
+
+@pytest.fixture
+async def teacher(site: Site) -> AsyncIterator[Browser]:
+    async with site.page.browser(Role.TEACH) as browser:
+        yield browser
+
+
+async def seen(browser: Browser, path: str, status: int = 200) -> str:
+    """The text of a page as a person reads it, without its tags."""
+    answer = await browser.get(path)
+    assert answer.status == status, answer.text
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", answer.text)).split())
+
+
+def in_list(shown: str) -> str:
+    """What is below the form that filters the list."""
+    return shown.rpartition("Search")[2]
+
+
+def hidden_fields(html: str) -> dict[str, str]:
+    return {
+        name: unescape(value)
+        for name, value in re.findall(r'<input type="hidden" name="(\w+)" value="(.*?)">', html)
+    }
+
+
+async def test_who_taught_what_is_shown_and_filtered(site: Site, reader: Browser) -> None:
+    await site.teach(PRIZE, "spam")
+    await site.teach(LUNCH, "ham", "ben", "http")
+    await site.teach(LUNCH, "spam", "ben", "http")
+
+    shown = await seen(reader, "/ui/teaching")
+    of_ben = await seen(reader, "/ui/teaching?actor=ben&label=ham")
+    from_smtp = await seen(reader, "/ui/teaching?source=smtp&since=1h")
+
+    assert "those of the last 3 changes" in shown
+    assert "One message was taught both ways." in shown
+    assert re.findall(r"(?:re)?learned (?:ham -> )?\w+", in_list(shown)) == [
+        "relearned ham -> spam",
+        "learned ham",
+        "learned spam",
+    ]
+    assert re.findall(r"(?:re)?learned \w+", in_list(of_ben)) == ["learned ham"]
+    assert re.findall(r"(?:re)?learned \w+", in_list(from_smtp)) == ["learned spam"]
+
+
+@pytest.mark.parametrize("path", ["/ui/teaching?source=smtp", "/ui/undo?since=1h"])
+async def test_a_message_that_is_remembered_is_shown_by_its_subject_and_sender(
+    client: Redis, site: Site, reader: Browser, path: str
+) -> None:
+    await site.teach(PRIZE, "ham", "mallory")
+    await site.teach(LUNCH, "ham", "mallory")
+    row = MessageRow(PRIZE.key, time.time(), "spam", 0.9, envelope=envelope("win@x.example", subject="A prize"))
+    await write_rows(client, [row], now=time.time())
+
+    page = (await reader.get(path)).text
+
+    links = re.findall(rf'<a href="/ui/messages/{PRIZE.key}">(.*?)</a>\s*<br>(.*?)\s*</td>', page)
+    assert [re.sub("<[^>]*>", "", each) for each in links[-1]] == ["A prize", "win@x.example"]
+    assert f"<code>{foreign(LUNCH.key)}</code>" in page
+
+
+async def test_the_list_goes_on_page_by_page(site: Site, reader: Browser) -> None:
+    for label, raw in letters(60):
+        await site.teach(Message.parse(raw), label)
+
+    keys: list[str] = []
+    path = "/ui/teaching"
+    while path:
+        html = (await reader.get(path)).text.partition('id="list"')[2]
+        keys += re.findall(r'href="/ui/messages/(\w+)"', html)
+        following = re.search(r'rel="next" href="([^"#]+)', html)
+        path = unescape(following[1]) if following else ""
+
+    assert keys == [change.message_key async for change in site.model.history.changes()]
+
+
+async def test_while_redis_is_away_the_last_state_is_shown_and_said_to_be_old(site: Site, reader: Browser) -> None:
+    site.is_away = True
+    await seen(reader, "/ui/teaching", 503)
+
+    site.is_away = False
+    await site.teach(PRIZE, "spam")
+    await seen(reader, "/ui/teaching")
+    site.is_away = True
+
+    shown = await seen(reader, "/ui/teaching")
+    assert "the changes as they were read last" in shown
+    assert "learned spam" in shown
+
+
+async def test_what_is_learned_without_people_stands_beside_what_people_taught(
+    site: Site, reader: Browser
+) -> None:
+    assert "Learned automatically" not in await seen(reader, "/ui/teaching")
+
+    site.autolearned = {"ham": 1234, "spam": 0}
+
+    shown = await seen(reader, "/ui/teaching")
+    assert "Learned Learned automatically Needed" in shown
+    assert "ham 0 1,234 200 200" in shown
+    assert "dropped by nbstream forget-auto" in shown
+    assert "kept mail" not in shown
+
+
+async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teacher: Browser) -> None:
+    await site.teach(LUNCH, "ham", "ben")
+    await site.teach(PRIZE, "ham", "mallory")
+    await site.teach(PRIZE, "spam", "mallory")
+    before = await site.history()
+
+    shown = await seen(teacher, "/ui/undo?since=2h&actor=mallory")
+
+    assert "2 changes would be taken back." in shown
+    assert "Take back 2 changes" in shown
+    assert await site.history() == before
+
+
+async def test_all_changes_of_a_teacher_lead_to_their_undo(site: Site, teacher: Browser) -> None:
+    await site.teach(LUNCH, "ham", "ben")
+    await site.teach(PRIZE, "ham", "mallory")
+    html = (await teacher.get("/ui/teaching?actor=mallory")).text
+    (link,) = re.findall(r'href="(/ui/undo\?[^"]*)"', html)
+
+    assert "1 change would be taken back." in await seen(teacher, unescape(link))
+
+
+@pytest.mark.parametrize("until", ["", "&until=9000-01-01"])
+async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser, until: str) -> None:
+    await site.teach(LUNCH, "ham", "ben")
+    await site.teach(PRIZE, "ham", "mallory")
+    form = hidden_fields((await teacher.get(f"/ui/undo?since=2h&actor=mallory{until}")).text)
+    later = Message.parse(b"Subject: later\n\nThis came after the preview\n")
+    await site.teach(later, "ham", "mallory")
+
+    answer = await teacher.post("/ui/undo", {name: value for name, value in form.items() if name != "csrf"})
+
+    assert (answer.status, answer.target) == (303, "/ui/teaching?source=undo")
+    assert "1 change was taken back." in await seen(teacher, answer.target)
+    assert (await site.history())[0] == ("unlearned ham", "undo", "page tester")
+    assert await site.model.entry(PRIZE.key) is None
+    assert await site.model.entry(later.key) is not None
+
+
+async def test_many_who_look_at_once_are_one_work(
+    site: Site, teacher: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+
+    def summarize(changes: Sequence[HistoryChange], now: float) -> TeachingSummary:
+        computed.append(len(changes))
+        return summarize_teaching(changes, now)
+
+    monkeypatch.setattr(teaching_view, "summarize_teaching", summarize)
+    await site.teach(PRIZE, "spam")
+    answers = await asyncio.gather(*(teacher.get("/ui/teaching") for _ in range(6)))
+    assert [answer.status for answer in answers] == [200] * 6
+    assert computed == [1]
+
+
+async def test_too_many_changes_are_for_the_command(
+    site: Site, teacher: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await site.teach(PRIZE, "ham")
+    await site.teach(LUNCH, "ham")
+    for bound in ("MAX_READ", "MAX_SELECTED"):
+        with monkeypatch.context() as patched:
+            patched.setattr(undo_view, bound, 1)
+            assert "run nbstream undo" in await seen(teacher, "/ui/undo?since=1h", 400)
+            assert (await teacher.post("/ui/undo", {"since": "1h"})).status == 400
+    assert len([change async for change in site.model.history.changes()]) == 2
+
+
+async def test_the_loudest_tokens_are_found_by_a_part(site: Site, reader: Browser, counts: Counts) -> None:
+    assert "The model knows no tokens yet." in await seen(reader, "/ui/tokens")
+    await site.teach(PRIZE, "spam")
+    await site.teach(LUNCH, "ham")
+    counts.counts = await site.model.counts()
+
+    everything = await seen(reader, "/ui/tokens")
+    prize = await seen(reader, "/ui/tokens?part=prize")
+
+    assert "subject:prize" in everything
+    assert "lunch" in everything
+    assert "prize" in prize
+    assert "lunch" not in prize
+
+
+async def test_a_model_that_is_too_large_is_not_searched(
+    reader: Browser, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens_view, "MAX_TOKENS", 10)
+    counts.counts.set_totals(Totals((0, 0), (0, 0), 11))
+
+    shown = await seen(reader, "/ui/tokens")
+    assert "The model knows 11 tokens. This view searches at most 10" in shown
+    assert "Run nbstream top-tokens instead" in shown
+    assert counts.searches == 0
+
+
+# ``nbstream.web.admin.teaching_view``: pure, over changes that are made up.
+
+NOON = datetime(2026, 6, 15, 12).astimezone().timestamp()
+DAY = 86_400.0
+_numbers: Iterator[int] = iter(range(1, 10**9))
+
+
+def change(
+    label: str | None = "spam",
+    former: str | None = None,
+    *,
+    at: float = NOON,
+    key: str = "",
+    verdict: str = "unsure",
+    probability: float = 0.5,
+    source: str = "http",
+    actor: str = "ann",
+) -> HistoryChange:
+    number = next(_numbers)
+    before = Assessment(probability, verdict)
+    return HistoryChange(
+        id=b"%d-%d" % (at * 1000, number),
+        at=at,
+        message_key=key or f"m{number}",
+        label=label,
+        version=f"v{number}" if label else None,
+        former_label=former,
+        former_version="v0" if former else None,
+        note=LessonNote(source, actor, before, before),
+    )
+
+
+def test_days_are_counted_by_class_the_oldest_first() -> None:
+    changes = [
+        change("ham"),
+        change("spam"),
+        change(None, "spam"),
+        change("spam", at=NOON - DAY),
+        change("ham", "spam", source=UNDO_SOURCE, at=NOON - DAY),
+        change("spam", at=NOON - DAYS * DAY),
+    ]
+
+    *_, yesterday, today = summarize_teaching(changes, NOON).days
+
+    assert (dict(today.learned), today.taken_back) == ({"ham": 1, "spam": 1}, 1)
+    assert (dict(yesterday.learned), yesterday.taken_back) == ({"ham": 0, "spam": 1}, 1)
+    assert today.day == datetime.fromtimestamp(NOON).astimezone().date()
+
+
+def test_who_taught_most_comes_first_with_what_went_against_the_verdict() -> None:
+    changes = [
+        change("spam", actor="ben", at=NOON),
+        change("ham", verdict="spam"),
+        change("spam", verdict="reject"),
+        change(None, "spam", at=NOON - 5),
+    ]
+
+    ann, ben = summarize_teaching(changes, NOON).teachers
+
+    assert (ann.actor, dict(ann.learned), ann.taken_back, ann.contradicting) == (
+        "ann",
+        {"ham": 1, "spam": 1},
+        1,
+        1,
+    )
+    assert (ben.actor, ben.changes, ben.last_at) == ("ben", 1, NOON)
+
+
+@pytest.mark.parametrize(
+    ("label", "verdict", "contradicts"),
+    [
+        ("ham", "spam", True),
+        ("ham", "reject", True),
+        ("spam", "ham", True),
+        ("ham", "ham", False),
+        ("spam", "reject", False),
+        ("spam", "unsure", False),
+        (None, "ham", False),
+    ],
+)
+def test_a_label_contradicts_the_opposite_verdict(label: str | None, verdict: str, contradicts: bool) -> None:
+    summary = summarize_teaching([change(label, None if label else "spam", verdict=verdict)], NOON)
+
+    assert len(summary.contradictions) == contradicts
+
+
+def test_a_message_taught_both_ways_is_disputed_but_not_by_an_undo() -> None:
+    disputed = [change("ham", "spam", key="m1"), change("spam", key="m1")]
+    undone = [change("ham", "spam", key="m2", source=UNDO_SOURCE), change("spam", key="m2")]
+
+    summary = summarize_teaching([*disputed, *undone], NOON)
+
+    assert summary.disputes == [disputed]
+
+
+async def suspects_section(browser: Browser) -> str:
+    html = (await browser.get("/ui/teaching")).text
+    return html.partition('aria-labelledby="suspects"')[2].partition("</section>")[0]
+
+
+async def test_labels_that_all_others_contradict_are_shown_to_be_changed(site: Site, teacher: Browser) -> None:
+    pairs = [(label, Message.parse(raw)) for label, raw in letters(80)]
+    for label, message in pairs[1:]:
+        await site.teach(message, label)
+    label, message = pairs[0]
+    wrong = "ham" if label == "spam" else "spam"
+    assert "Labels that may be wrong" not in await seen(teacher, "/ui/teaching")
+
+    await site.teach(message, wrong, HOSTILE)
+    section, again = await suspects_section(teacher), await suspects_section(teacher)
+
+    assert f"This message taught as {wrong} looks like {label}, by all that was taught without them." in section
+    assert "Of the 80 messages that were taught last" in section
+    (message_id,) = re.findall(r'name="id" value="(\w+)"', section)
+    assert f"/ui/messages/{message_id}" in section
+    assert '<form method="post" action="/ui/messages">' in section
+    assert 'value="newsletter">These are newsletter' in section
+    assert HOSTILE not in section
+    assert (again, site.looked_at) == (section, 2)  # once for each of two states of the model
+
+
+def test_what_was_taken_back_or_changed_is_no_contradiction() -> None:
+    wrong = [
+        change("ham", verdict="spam", probability=0.99, at=NOON - number, key=f"m{number}", actor="mallory")
+        for number in range(5)
+    ]
+    undone = [change(None, "ham", key=each.message_key, source=UNDO_SOURCE) for each in wrong[1:]]
+    corrected = change("spam", "ham", key="m0", verdict="spam", probability=0.99)
+
+    summary = summarize_teaching([corrected, *undone, *wrong], NOON)
+
+    assert not summary.contradictions

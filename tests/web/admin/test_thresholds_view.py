@@ -1,0 +1,149 @@
+"""The view thresholds on a real listener, over prequential scores of all sizes."""
+
+from __future__ import annotations
+
+import html
+import math
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from redis.asyncio import Redis
+
+from nbstream.evaluation.threshold_choices import compare_thresholds, policies_of_rules
+from nbstream.evaluation.threshold_report import BIASED_SAMPLE_TEXT, render_text
+from nbstream.evaluation.tuning import LabelledSample, score_classes
+from nbstream.policy.address_patterns import AddressPattern
+from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
+from nbstream.policy.settings import ActionsSettings
+from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.verdict import ModelState, Thresholds
+from nbstream.server.http.access import Role
+from nbstream.web.admin.thresholds_view import ThresholdsView, draw_histogram
+from tests.evaluation.scored import prequential_scores, random_scores
+from tests.evaluation.test_threshold_choices import FEW
+from tests.web.admin.page_listener import Browser, open_page
+from tests.web.admin.svg import is_within_view_box, parse_svg
+
+FIXED = ThresholdPolicy(0.5, 0.95)
+BUDGET = ThresholdPolicy(0.5, FalsePositiveBudget(0.01), FalsePositiveBudget(0.001))
+P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 5e-324, math.nextafter(1, 0), 0.5]))
+
+
+@dataclass
+class Known:
+    """What the view is told of the daemon."""
+
+    scores: PrequentialScores
+    policy: ThresholdPolicy = FIXED
+    rules: Mapping[str, ThresholdPolicy] = field(default_factory=dict)
+    state: ModelState | None = field(default_factory=lambda: ModelState({"ham": 9, "spam": 9}))
+
+    def view(self) -> ThresholdsView:
+        return ThresholdsView("default", lambda: self.scores, lambda: self.state, self.recipient_rules)
+
+    def recipient_rules(self) -> RecipientRules:
+        rules = [
+            RecipientRule.at_position(position, AddressPattern(pattern), policy, ActionsSettings())
+            for position, (pattern, policy) in enumerate(self.rules.items())
+        ]
+        return RecipientRules.build(self.policy, ActionsSettings(), rules)
+
+
+@asynccontextmanager
+async def opened(client: Redis, known: Known) -> AsyncIterator[Browser]:
+    async with open_page(client, known.view()) as page, page.browser(Role.READ) as browser:
+        yield browser
+
+
+async def shown(client: Redis, known: Known) -> str:
+    """The page, without references to characters."""
+    async with opened(client, known) as browser:
+        page = await browser.get("/ui/thresholds")
+    assert page.status == 200
+    return html.unescape(page.text)
+
+
+@pytest.mark.parametrize("policy", [FIXED, BUDGET], ids=["fixed", "budget"])
+async def test_the_page_says_what_tune_prints(client: Redis, policy: ThresholdPolicy) -> None:
+    known = Known(random_scores(4000, 3000), policy, {"*@strict.example": ThresholdPolicy(0.5, 0.999)})
+    rules = known.recipient_rules()
+
+    seen = await shown(client, known)
+
+    tuning = compare_thresholds(known.scores, policy, policies_of_rules(rules))
+    lines = render_text(tuning, "default", width=None, bold=False).splitlines()
+    table, answers = lines[3 : 3 + len(tuning.by_threshold())], lines[lines.index("") :][-10:-2]
+    cells = seen.replace("</th>", " ").replace("</td>", " ")
+    for line in table:
+        for cell in line.removeprefix(line.split("  ")[0]).split("  "):
+            assert f">{cell.strip()}<" in cells.replace(" ", "") or f">{cell.strip()} " in cells
+    for answer in answers:
+        assert answer.strip() in seen
+    assert 'aria-current="true"><th scope="row" class="tight">present</th>' in seen
+    assert ">for *@strict.example</th>" in seen
+
+
+@pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
+@pytest.mark.parametrize("policy", [FIXED, BUDGET], ids=["fixed", "budget"])
+async def test_any_sample_is_shown_and_what_it_lacks_is_said(
+    client: Redis, mail: Sequence[tuple[str, float]], policy: ThresholdPolicy
+) -> None:
+    scores = prequential_scores(mail)
+
+    seen = await shown(client, Known(scores, policy))
+
+    labels = {label for label, _ in mail}
+    assert ("Nobody has labelled a message in the model default yet" in seen) == (not mail)
+    assert ("whose prequential score is known: label some as it comes in" in seen) == (len(labels) == 1)
+    assert (BIASED_SAMPLE_TEXT in seen) == compare_thresholds(scores, policy).is_biased
+    assert "nan" not in seen
+
+
+async def test_before_the_counts_are_loaded_nothing_is_said_of_them(client: Redis) -> None:
+    async with opened(client, Known(PrequentialScores(), state=None)) as browser:
+        page = await browser.get("/ui/thresholds")
+
+    assert page.status == 503
+    assert "not loaded yet" in page.text
+
+
+def test_many_messages_do_not_keep_the_event_loop() -> None:
+    scores = random_scores(50_000, 50_000)  # as many as are kept
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        tuning = compare_thresholds(scores, BUDGET, [("other", FIXED)])
+        draw_histogram(score_classes(tuning.sample), tuning.present.thresholds)
+        times.append(time.process_time() - start)
+
+    assert min(times) < 0.05
+
+
+@given(
+    st.lists(P, max_size=40),
+    st.lists(P, max_size=40),
+    st.lists(st.one_of(st.floats(1e-300, 1), st.just(math.inf)), min_size=3, max_size=3).map(sorted),
+)
+def test_any_histogram_is_drawn_within_its_box(
+    ham: list[float], spam: list[float], thresholds: list[float]
+) -> None:
+    mail = [*(("ham", p) for p in ham), *(("spam", p) for p in spam)]
+    classes = score_classes(LabelledSample.from_prequential_scores(prequential_scores(mail)))
+
+    svg = draw_histogram(classes, Thresholds(thresholds[0], thresholds[1], thresholds[2]))
+
+    root = parse_svg(svg)
+    assert is_within_view_box(root)
+    assert "nan" not in svg
+    bars = [path.attrib["class"] for path in root.iter("path")]
+    assert bars.count("area ham") == sum(each.ham > 0 for each in classes)
+    assert bars.count("area spam") == sum(each.spam > 0 for each in classes)
+    marks = [text.text or "" for text in root.iter("text") if text.attrib["class"] == "name"]
+    named = zip(("unsure", "spam", "reject"), thresholds, strict=True)
+    assert [mark.split()[0] for mark in marks] == [name for name, p in named if p <= 1]

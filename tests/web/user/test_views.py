@@ -1,0 +1,156 @@
+"""What a user sees of his mail, and what his buttons do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.delivery import quarantine
+from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
+from nbstream.policy.sender_lists import SITE
+from nbstream.store.model.keys import ModelKeys
+from nbstream.store.sender_lists import StoredSenderLists
+from nbstream.web.user.texts import TEXTS
+from nbstream.web.users.preferences import UserPreferences
+from tests.letters import letters
+from tests.listeners.http.http_listener import LUNCH, PRIZE
+from tests.web.admin.site import words
+from tests.web.user.site import ANN, BOB, UserSite, open_user_site
+
+SPAM = next(raw for label, raw in letters(20) if label == "spam").replace(b"Subject: ", b"Subject: Special ")
+
+
+@pytest.fixture
+async def site(client: Redis, tmp_path: Path) -> AsyncIterator[UserSite]:
+    async with open_user_site(client, tmp_path) as running:
+        yield running
+
+
+def test_both_languages_have_the_same_texts() -> None:
+    english, german = TEXTS["en"], TEXTS["de"]
+    assert english.keys() == german.keys()
+    assert all(text.strip() for text in (*english.values(), *german.values()))
+    assert not [name for name in english if english[name].count("{") != german[name].count("{")]
+
+
+async def test_a_verdict_for_several_is_that_of_his_own_filter(client: Redis, tmp_path: Path) -> None:
+    strict = {"match": ANN, "verdict": {"unsure": 0.0001, "spam": 0.0002}}
+    async with open_user_site(client, tmp_path, recipients=[strict]) as site:
+        await site.teach()
+        checked = await site.check(LUNCH, ANN, BOB)
+        async with site.browser(ANN) as browser, site.browser(BOB) as other:
+            ann, bob = [words((await each.get("/my/messages")).text) for each in (browser, other)]
+            assert checked in (await browser.get("/my/messages")).text
+    assert "Lunch on Friday? spam" in ann
+    assert "Lunch on Friday? wanted" in bob
+
+
+async def test_from_is_what_the_header_says_and_without_it_the_sender_of_the_envelope(site: UserSite) -> None:
+    named = b"From: =?utf-8?q?Zo=C3=AB_Baker?= <zoe@bakery.example>\nSubject: Rolls\n\nWarm\n"
+    ids = [
+        await site.check(raw, ANN, sender="bounce-17@lists.example") for raw in (named, b"Subject: Bare\n\nCold\n")
+    ]
+    async with site.browser(ANN) as browser:
+        shown = [words((await browser.get(f"/my/messages/{message_id}")).text) for message_id in ids]
+        listed = words((await browser.get("/my/messages")).text)
+
+    assert ["From Zo\u00eb Baker <zoe@bakery.example> Came" in page for page in (shown[0], listed)] == [True, True]
+    assert "bounce-17" not in shown[0]
+    assert "From bounce-17@lists.example Came" in shown[1]
+
+
+async def test_the_list_goes_on_page_by_page(site: UserSite) -> None:
+    for n in range(30):
+        await site.check(LUNCH.replace(b"Friday", b"day %d" % n).replace(b"<l@x>", b"<%d@x>" % n), ANN)
+    async with site.browser(ANN) as browser:
+        first = (await browser.get("/my/messages")).text
+        older = first.partition('<a href="/my/messages?older=')[2].partition('"')[0]
+        second = (await browser.get(f"/my/messages?older={older}")).text
+        assert first.count("<article") == 25
+        assert second.count("<article") == 5
+        assert "The newest messages" in second
+        for wrong in ("x", "1_", "nan_x", "%00"):
+            assert (await browser.get(f"/my/messages?older={wrong}")).status == 200
+
+
+async def test_of_a_full_quarantine_only_the_files_of_the_user_are_opened(
+    site: UserSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has much in the quarantine neither hides the mail of others nor makes them wait."""
+    own = await site.hold(SPAM, ANN)
+    await site.hold(PRIZE, BOB)
+    ((of_bob, name),) = [
+        (path, path.name) for path in (tmp_path / "Quarantine" / "new").iterdir() if own not in path.name
+    ]
+    at, rest = name.split(".", 1)
+    for n in range(1, 2500):
+        of_bob.with_name(f"{int(at) + n}.{rest}").hardlink_to(of_bob)
+    opened: list[str] = []
+    read_note = quarantine.read_note
+
+    def counting_read_note(file: QuarantinedMessage) -> QuarantineNote:
+        opened.append(file.id)
+        return read_note(file)
+
+    async with site.browser(ANN) as browser:
+        assert own in (await browser.get("/my/")).text
+        await site.hold(SPAM.replace(b"Special", b"Newer"), ANN)
+        monkeypatch.setattr(quarantine, "read_note", counting_read_note)
+        assert "Newer" in (await browser.get("/my/")).text
+        assert opened.count(own) == 1
+        assert len(opened) == 3  # the new file once more, to learn whom it waits for
+        async with site.browser(BOB) as other:
+            assert (await other.get("/my/")).text.count("<article") == 1
+
+
+async def test_he_switches_his_digest(site: UserSite) -> None:
+    preferences = UserPreferences(site.client, ModelKeys("default"))
+    async with site.browser(ANN) as browser:
+        assert "You get the digest." in (await browser.get("/my/digest")).text
+        await browser.post("/my/digest", {"digest": "off"})
+        assert "You do not get the digest." in (await browser.get("/my/digest")).text
+        assert not await preferences.wants_digest(ANN)
+        assert await preferences.wants_digest(BOB)
+        await browser.post("/my/digest", {"digest": "on"})
+        assert (await browser.post("/my/digest", {"digest": "maybe"})).status == 400
+    assert await preferences.wants_digest(ANN)
+
+
+async def test_he_says_which_senders_he_always_and_never_wants(site: UserSite) -> None:
+    lists = StoredSenderLists(site.client, ModelKeys("default"))
+    async with site.browser(ANN) as browser:
+        assert "There is no sender yet." in (await browser.get("/my/senders")).text
+        for action, sender in (("allow", "Friend@Shop.example"), ("block", "@evil.example"), ("block", "a@x.org")):
+            await browser.post("/my/senders", {"action": action, "sender": sender})
+        shown = words((await browser.get("/my/senders")).text)
+        assert "Always wanted friend@shop.example Remove" in shown
+        assert "Never wanted a@x.org Remove evil.example Remove" in shown
+        await browser.post("/my/senders", {"action": "remove", "sender": "a@x.org"})
+    async with site.browser(BOB) as other:
+        assert "example" not in words((await other.get("/my/senders")).text).replace(BOB, "")
+    entries = [(str(entry.kind), entry.pattern.text, entry.actor) for entry in await lists.entries(ANN)]
+    assert entries == [("allow", "friend@shop.example", ANN), ("block", "evil.example", ANN)]
+    assert await lists.entries(BOB) == []
+    assert await lists.entries(SITE) == []
+
+
+async def test_what_he_says_goes_to_his_own_model_and_is_shown_to_him_alone(client: Redis, tmp_path: Path) -> None:
+    rules = [{"match": "*@example.org", "name": "{address}"}]
+    async with open_user_site(client, tmp_path, models=rules) as site:
+        await site.teach()
+        before = await client.hgetall(ModelKeys("default").totals)
+        checked = await site.check(SPAM, ANN, BOB)
+        async with site.browser(ANN) as browser, site.browser(BOB) as other:
+            of_bob = (await other.get(f"/my/messages/{checked}")).text
+            for _ in range(2):
+                await browser.post(f"/my/messages/{checked}", {"action": "ham"})
+            shown = words((await browser.get(f"/my/messages/{checked}")).text)
+
+            assert "You have called this message wanted." in shown
+            assert (await other.get(f"/my/messages/{checked}")).text == of_bob
+        assert await site.label(checked) is None
+        assert await client.hgetall(ModelKeys("default").totals) == before
+        assert await client.zrange("nbstream:{default}:own", 0, -1) == [ANN.encode()]

@@ -1,0 +1,183 @@
+"""``nbstream.web.users.digest_mail``: what a user reads, in both languages, whatever the senders wrote."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from email.message import EmailMessage
+from functools import cache
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nbstream.errors import InputError
+from nbstream.web.users.digest_mail import Digest, DigestRenderer
+from nbstream.web.users.held_mail import HeldMessage
+from nbstream.web.users.links import LinkPurpose, LinkSigner
+from nbstream.web.users.settings import DigestSettings
+from tests.web.admin.site import HOSTILE
+from tests.web.users.digest_site import SECTION, body_of
+
+NOW = 1_795_849_200.0  # 2026-11-28 07:00 UTC
+SIGNER = LinkSigner(b"k" * 32)
+IDS = ["abcdefghijklmnopqrstuvwx", "bcdefghijklmnopqrstuvwxy"]
+LETTER = HeldMessage(IDS[0], NOW - 7200, "unsure", 0.62, "Chess club <news@chess.example>", "Friday's games")
+SPAM = HeldMessage(IDS[1], NOW - 3600, "spam", 0.99996, "winner@lottery.example", "You have won", in_doubt=True)
+DIGEST = Digest("Ann@example.org", "ann@example.org", [LETTER, SPAM], more=2, older=1)
+URL = re.compile(r"https://mail\.example\.org/my/link/(\w+)\?link=([\w-]+)")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def utc() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@cache
+def renderer(kept_days: int | None = 30, **section: Any) -> DigestRenderer:
+    return DigestRenderer(DigestSettings(**{**SECTION, **section}), kept_days)
+
+
+def mail_of(digest: Digest, **section: Any) -> EmailMessage:
+    content = renderer(**section).mail(digest, SIGNER, NOW)
+    assert b"\n" not in content.replace(b"\r\n", b"")
+    return email.message_from_bytes(content, policy=email.policy.default)
+
+
+def without_tokens(text: str) -> str:
+    return URL.sub(r"https://mail.example.org/my/link/\1?link=TOKEN", text)
+
+
+ENGLISH = """\
+The mail filter has held back 4 new messages to Ann@example.org.
+Those that are least certain to be spam come first.
+
+From:     Chess club <news@chess.example>
+Subject:  Friday's games
+Came:     2026-11-28 05:00
+Spam:     perhaps (62.0 %)
+Deliver it to me:
+  https://mail.example.org/my/link/release?link=TOKEN
+Not spam, but I do not need it (the filter learns from it):
+  https://mail.example.org/my/link/ham?link=TOKEN
+
+From:     winner@lottery.example
+Subject:  You have won
+Came:     2026-11-28 06:00
+Spam:     almost certainly (99.9 %)
+          It may have been delivered to you already.
+Deliver it to me:
+  https://mail.example.org/my/link/release?link=TOKEN
+Not spam, but I do not need it (the filter learns from it):
+  https://mail.example.org/my/link/ham?link=TOKEN
+
+2 more are not listed here.
+1 older message waits still.
+What nobody asks for is removed after 30 days.
+A link first shows what it would do. It works until 2026-12-28, for whoever has it: do not forward
+this mail.
+
+I want no such mail any more:
+  https://mail.example.org/my/link/digest?link=TOKEN
+"""
+
+
+def test_the_digest_in_english() -> None:
+    mail = mail_of(DIGEST)
+    assert without_tokens(body_of(mail, "plain")) == ENGLISH
+    assert mail["Subject"] == "4 messages to you were held back"
+
+
+def test_a_program_wrote_it_and_nobody_is_to_answer() -> None:
+    mail = mail_of(DIGEST)
+    assert (mail["From"], mail["To"]) == ("filter@example.org", "Ann@example.org")
+    assert mail["Auto-Submitted"] == "auto-generated"
+    assert mail["Message-ID"].endswith("@example.org>")
+    assert mail["Date"].datetime.timestamp() == NOW
+    match = URL.fullmatch(mail["List-Unsubscribe"].strip("<>"))
+    assert match
+    assert match[1] == "digest"
+
+
+def test_each_link_is_good_for_one_message_of_this_user() -> None:
+    text = body_of(mail_of(DIGEST), "plain")
+    links = [SIGNER.read(token, LinkPurpose(purpose), NOW) for purpose, token in URL.findall(text)]
+    assert [(link.purpose, link.address, link.message_id) for link in links if link] == [
+        ("release", "ann@example.org", IDS[0]),
+        ("ham", "ann@example.org", IDS[0]),
+        ("release", "ann@example.org", IDS[1]),
+        ("ham", "ann@example.org", IDS[1]),
+        ("digest", "ann@example.org", ""),
+    ]
+
+
+@pytest.mark.parametrize(("kept_days", "days"), [(7, 7), (365, 30), (None, 30)])
+def test_links_end_with_what_they_are_about(kept_days: int | None, days: int) -> None:
+    texts = renderer(kept_days).render(DIGEST, SIGNER, NOW)
+    ((purpose, token), *_) = URL.findall(texts.text)
+    link = SIGNER.read(token, LinkPurpose(purpose), NOW)
+    assert link
+    assert link.ends_at == NOW + days * 86_400
+    assert ("is removed after" in texts.text) is (kept_days is not None)
+
+
+class _Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+@given(
+    text=st.one_of(st.text(st.characters(), max_size=300), st.sampled_from([HOSTILE, "a\r\nBcc: eve@example.net"]))
+)
+def test_what_others_wrote_changes_nothing_around_it(language: str, text: str) -> None:
+    hostile = replace(LETTER, sender=text, subject=text)
+    calm, mail = (
+        mail_of(replace(DIGEST, messages=[message, SPAM]), language=language) for message in (LETTER, hostile)
+    )
+
+    assert mail.keys() == calm.keys()
+    assert body_of(mail, "plain").count("\n") == body_of(calm, "plain").count("\n")
+    parsed = [_Elements(), _Elements()]
+    for elements, each in zip(parsed, (calm, mail), strict=True):
+        elements.feed(body_of(each, "html"))
+    assert parsed[0].elements == parsed[1].elements
+    assert not set("\u202e\u2066\u200f\u0007\x1b\u200b") & set(body_of(mail, "plain") + body_of(mail, "html"))
+
+
+@pytest.mark.parametrize(
+    ("subject", "shown"),
+    [
+        ("https://evil.example/login, at 12:30", "https[:]//evil[.]example/login, at 12:30"),
+        ("WWW.evil.example", "WWW[.]evil[.]example"),
+        ("evil.example/login, a.b.evil.co.uk:8080", "evil[.]example/login, a.b[.]evil[.]co[.]uk:8080"),
+        ("\u30c6\u30b9\u30c8.\u30c6\u30b9 x\u3002example", "\u30c6\u30b9\u30c8[.]\u30c6\u30b9 x[\u3002]example"),
+        ("x.xn--p1ai 192.0.2.1/login", "x[.]xn--p1ai 192[.]0[.]2.1/login"),
+        ("ann@evil.example/login ann@evil.example:80", "ann@evil[.]example/login ann@evil[.]example:80"),
+        ("You owe 3.50 ... e.g. to Ann (ann@shop.example).", "You owe 3.50 ... e.g. to Ann (ann@shop.example)."),
+    ],
+)
+def test_mail_programs_make_no_link_of_what_others_wrote(subject: str, shown: str) -> None:
+    mail = mail_of(replace(DIGEST, messages=[replace(LETTER, subject=subject)]))
+    for kind in ("plain", "html"):
+        assert shown in body_of(mail, kind)
+
+
+@pytest.mark.parametrize("address", ["a\r\nBcc: b@example.org", "a b@example.org", "b\udcff@example.org", "", "@"])
+def test_an_address_that_no_field_can_have_is_refused(address: str) -> None:
+    with pytest.raises(InputError):
+        renderer().mail(replace(DIGEST, recipient=address), SIGNER, NOW)

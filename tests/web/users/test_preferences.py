@@ -1,0 +1,57 @@
+"""``nbstream.web.users.preferences`` in a real Redis."""
+
+from __future__ import annotations
+
+import pytest
+from redis.asyncio import Redis
+
+from nbstream.errors import StoreUnavailable
+from nbstream.store.model.keys import ModelKeys
+from nbstream.web.users.preferences import UserPreferences
+from tests.conftest import RedisServer
+
+ANN, BOB = "ann@example.org", "bob@example.org"
+
+
+@pytest.fixture
+def preferences(client: Redis) -> UserPreferences:
+    return UserPreferences(client, ModelKeys("m"))
+
+
+async def test_the_digest_is_on_until_it_is_switched_off(preferences: UserPreferences) -> None:
+    assert await preferences.wants_digest(ANN)
+    for _ in range(2):
+        await preferences.set_digest(ANN, wanted=False)
+        assert not await preferences.wants_digest(ANN)
+    assert await preferences.wants_digest(BOB)
+    await preferences.set_digest(ANN, wanted=True)
+    assert await preferences.wants_digest(ANN)
+
+
+async def test_many_users_are_asked_for_at_once(preferences: UserPreferences) -> None:
+    addresses = [f"user{i}@example.org" for i in range(2500)]
+    for address in addresses[::500]:
+        await preferences.set_digest(address, wanted=False)
+    assert await preferences.want_digest(addresses) == [a for i, a in enumerate(addresses) if i % 500]
+    assert await preferences.want_digest([]) == []
+
+
+async def test_an_address_of_any_bytes_has_preferences(preferences: UserPreferences) -> None:
+    await preferences.set_digest("b\udcffb@example.org", wanted=False)
+    assert not await preferences.wants_digest("b\udcffb@example.org")
+
+
+async def test_nothing_is_left_of_a_user_who_is_forgotten(preferences: UserPreferences, client: Redis) -> None:
+    await preferences.set_digest(ANN, wanted=False)
+    await preferences.forget(ANN)
+    assert await client.keys("*") == []
+
+
+async def test_without_redis_nobody_knows(own_redis: RedisServer) -> None:
+    async with Redis.from_url(own_redis.url) as client:
+        preferences = UserPreferences(client, ModelKeys("m"))
+        own_redis.stop()
+        with pytest.raises(StoreUnavailable):
+            await preferences.wants_digest(ANN)
+        with pytest.raises(StoreUnavailable):
+            await preferences.want_digest([ANN])
