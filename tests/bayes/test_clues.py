@@ -25,16 +25,6 @@ def strongest_of(votes: list[Vote], limit: int) -> list[Vote]:
     return sorted(votes[index] for index in indices)
 
 
-def test_the_strongest_speak_each_way_for_itself() -> None:
-    votes = [(9.0, b"a"), (8.0, b"b"), (7.0, b"c"), (-0.1, b"d"), (-0.2, b"e"), (-0.3, b"f")]
-    assert strongest_of(votes, 2) == [(-0.3, b"f"), (-0.2, b"e"), (8.0, b"b"), (9.0, b"a")]
-
-
-def test_where_there_are_fewer_all_of_them_speak() -> None:
-    assert strongest_of([(3.0, b"a"), (0.0, b"b"), (-1.0, b"c")], 50) == [(-1.0, b"c"), (3.0, b"a")]
-    assert strongest_of([], 50) == []
-
-
 def test_what_says_nothing_is_no_clue_and_what_says_the_least_is_one() -> None:
     least = math.ulp(0.0)
     assert strongest_of([(0.0, b"a"), (-0.0, b"b"), (least, b"c"), (-least, b"d")], 4) == [

@@ -48,11 +48,6 @@ def state(counts: Counts) -> tuple[list[list[int]], Totals, int]:
     return counts.look_up([*NAMES, *SUM_NAMES]).tolist(), counts.totals, len(counts)
 
 
-def test_an_unknown_token_has_no_counts(make_counts: MakeCounts) -> None:
-    assert make_counts().look_up([b"a", b"b"]).tolist() == [[0, 0], [0, 0]]
-    assert make_counts().look_up([]).shape == (0, 2)
-
-
 def test_adding_counts_tokens_messages_and_vocabulary(make_counts: MakeCounts) -> None:
     counts = make_counts()
     counts.add([b"a", b"b"], 1, 300)
@@ -139,44 +134,6 @@ def test_one_call_fills_freed_rows_and_enlarges_the_table(make_counts: MakeCount
     assert not counts.look_up(tokens[:500]).any()
 
 
-def test_the_row_of_a_forgotten_token_is_used_again_and_clean(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    for n in range(5000):
-        counts.set_counts([b"%d" % n], np.array([[1, 1]]))
-        counts.set_counts([b"%d" % n], np.array([[0, 0]]))
-    counts.set_counts([b"x"], np.array([[7, 0]]))
-    assert len(counts) == 1
-    assert counts.look_up([b"x", b"4999"]).tolist() == [[7, 0], [0, 0]]
-
-
-def test_many_tokens_keep_their_counts_while_the_table_grows(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    tokens = [b"token:%d" % n for n in range(10_000)]
-    rows = np.arange(20_000).reshape(-1, 2) + 1
-    counts.set_counts(tokens, rows)
-    assert (counts.look_up(tokens) == rows).all()
-
-
-def test_a_look_up_is_a_copy(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    counts.add([b"a"], 0, 5)
-    counts.look_up([b"a", b"z"])[:] = 99
-    assert counts.look_up([b"a", b"z"]).tolist() == [[5, 0], [0, 0]]
-
-
-def test_totals_are_set_as_a_whole(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    counts.set_totals(Totals((1, 2), (3, 4), 5))
-    assert counts.totals.vocabulary_size == 5
-
-
-def test_more_than_two_classes_are_counted() -> None:
-    counts = ClassCounts(classes=4)
-    counts.add([b"a"], 3, 10)
-    assert counts.look_up([b"a"]).tolist() == [[0, 0, 0, 10]]
-    assert counts.totals.messages == (0, 0, 0, 1)
-
-
 def test_a_token_takes_at_most_two_hundred_bytes() -> None:
     counts, n = ClassCounts(), 100_000
     tokens = [b"from:%d.mail.example" % i for i in range(n)]
@@ -207,21 +164,6 @@ def test_sums_belong_neither_to_the_totals_nor_to_the_vocabulary(
         without.add(tokens, column, weight)
     assert counts.totals == without.totals
     assert sorted(counts.tokens()) == sorted(without.tokens())
-
-
-def test_the_sums_of_a_message_without_weight_are_added(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    counts.add([b"a"], 0, 0, [(b"=x", 5)])
-    assert counts.look_up([b"a", b"=x"]).tolist() == [[0, 0], [5, 0]]
-    assert len(counts) == 1
-
-
-def test_a_sum_that_is_back_at_zero_is_forgotten(make_counts: MakeCounts) -> None:
-    counts = make_counts()
-    counts.add([], 0, 1000, [(b"=x", 5), (b"=y", 0)])
-    counts.subtract([], 0, 1000, [(b"=x", 5), (b"=y", 0)])
-    assert len(counts) == 0
-    assert counts.totals == Totals()
 
 
 @pytest.mark.parametrize(

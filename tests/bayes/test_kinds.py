@@ -61,14 +61,6 @@ def test_the_sums_tell_the_kind() -> None:
     assert kind_of_sums([]) == kind_of_packed_sums(b"") == ""
 
 
-def test_a_lesson_of_no_kind_adds_no_sums() -> None:
-    assert kind_sums("", TOKENS, 300) == ()
-
-
-def test_a_lesson_without_weight_adds_its_message_alone() -> None:
-    assert kind_sums("newsletter", TOKENS, 0) == [(b"=newsletter/messages", 1000), (b"=newsletter/tokens", 0)]
-
-
 def test_a_message_is_of_the_kind_that_has_its_words() -> None:
     counts = learned(
         ham=(30, [b"hello", b"lunch"]),
@@ -96,16 +88,6 @@ def test_a_kind_with_few_messages_takes_no_part() -> None:
 
     assert set(scores.probabilities) == set(scores.clues) == {"ham", "newsletter"}
     assert scores.missing == {"notification": 3}
-
-
-def test_plain_ham_that_nobody_taught_takes_no_part() -> None:
-    counts = learned(newsletter=(100, [b"issue"]), notification=(120, [b"cron"]))
-    names = CLASSIFIER.count_names([b"issue"])
-
-    scores = CLASSIFIER.score(Tokens((), [b"issue"]), counts.look_up(names), counts.totals)
-
-    assert set(scores.probabilities) == {"newsletter", "notification"}
-    assert scores.missing == {"ham": MIN_MESSAGES}
 
 
 def test_nothing_is_said_before_two_kinds_have_learned_enough() -> None:

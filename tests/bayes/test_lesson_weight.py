@@ -31,12 +31,6 @@ def test_a_weight_is_an_integer_from_nothing_to_full(log_odds: float, label: str
     assert 0 <= weight <= WEIGHT_ONE
 
 
-@given(SCORES, st.booleans())
-def test_the_classes_are_treated_alike(log_odds: float, certain: bool) -> None:
-    mirrored = lesson_weight(-log_odds, "ham", certain=certain)
-    assert lesson_weight(log_odds, "spam", certain=certain) == mirrored
-
-
 @given(SCORES, SCORES, st.booleans())
 def test_the_surer_the_model_was_of_the_label_the_less_it_teaches(one: float, other: float, certain: bool) -> None:
     less, more = sorted((one, other))
@@ -52,12 +46,6 @@ def test_what_contradicts_the_model_teaches_as_much_as_it_may_and_not_more(
     assert lesson_weight(log_odds, label, certain=True) >= WEIGHT_ONE // 2
 
 
-def test_however_wrong_the_model_was_one_label_is_one_vote() -> None:
-    weights = {lesson_weight(log_odds, "ham") for log_odds in (0.0, 40.0, 400.0)}
-    assert weights == {round(0.35 * WEIGHT_ONE)}
-    assert lesson_weight(400.0, "ham", certain=True) == WEIGHT_ONE
-
-
 @given(st.integers(0, 5 * WEIGHT_ONE))
 def test_whoever_insists_gives_more_weight_up_to_the_bound(present_weight: int) -> None:
     weights = insisted_weights(present_weight)
@@ -66,11 +54,3 @@ def test_whoever_insists_gives_more_weight_up_to_the_bound(present_weight: int) 
     assert all(present_weight < weight <= MAX_ENTRY_WEIGHT for weight in weights)
     assert bool(weights) == (present_weight < MAX_ENTRY_WEIGHT)
     assert not weights or weights[-1] == MAX_ENTRY_WEIGHT
-
-
-def test_a_message_weighs_three_lessons_at_most() -> None:
-    assert MAX_ENTRY_WEIGHT == 3 * WEIGHT_ONE
-    assert insisted_weights(0) == (1000, 1500, 2000, 2500, 3000)
-    assert insisted_weights(1000) == (1500, 2000, 2500, 3000)
-    assert insisted_weights(2999) == (3000,)
-    assert insisted_weights(3000) == ()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from nbstream.bayes import clues as module
 from nbstream.bayes.clues import NamedCounts, loudest_tokens
 from nbstream.bayes.counts import Totals
 
@@ -31,10 +29,3 @@ def test_only_tokens_with_the_part_are_listed_with_the_same_numbers() -> None:
     assert found == [vote for vote in everything if "prize" in vote.token]
     assert tokens("spam", part=b"score") == []
     assert tokens("ham", part="für".encode()) == ["body:für"]
-
-
-def test_it_does_not_matter_how_many_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = loudest_tokens(COUNTS, "spam", 10)
-    monkeypatch.setattr(module, "_BLOCK", 2)
-
-    assert loudest_tokens(COUNTS, "spam", 10) == at_once

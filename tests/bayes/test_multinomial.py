@@ -21,23 +21,6 @@ def test_the_ratio_of_a_token_never_seen_says_nothing() -> None:
     assert token_log_ratios(np.array([[0, 0], [0, 0]]), totals, 0.2).tolist() == [0.0, 0.0]
 
 
-def test_a_negative_count_reads_as_none() -> None:
-    totals = Totals(messages=(1, 1), token_weights=(1000, 1000), vocabulary_size=2)
-    rows = np.array([[-5000, 1000], [0, 1000], [-1, -1]])
-    ratios = token_log_ratios(rows, totals, 0.2)
-    assert ratios[0] == ratios[1]
-    assert ratios[2] == 0.0
-
-
-def test_equal_counts_under_equal_totals_say_nothing() -> None:
-    totals = Totals(messages=(1, 1), token_weights=(1000, 1000), vocabulary_size=2)
-    assert token_log_ratios(np.array([[700, 700]]), totals, 0.2)[0] == 0.0
-
-
-def test_an_empty_model_is_defined() -> None:
-    assert token_log_ratios(np.zeros((3, 2), dtype=np.int64), Totals(), 0.2).tolist() == [0.0] * 3
-
-
 # To the last bit
 
 
@@ -74,11 +57,3 @@ def test_the_ratio_has_these_bits_on_every_processor() -> None:
         "0x1.1752883e07eb0p-1",
         "0x0.0p+0",
     ]
-
-
-@given(st.lists(st.tuples(st.integers(0, 2**53), st.integers(0, 2**53)), min_size=1, max_size=9))
-def test_the_ratio_is_that_of_numpys_logarithm_but_for_rounding(rows: list[tuple[int, int]]) -> None:
-    totals, counts = Totals((3, 2), (400_000, 100_000), 50), np.array(rows)
-    ham, spam = (counts / WEIGHT_ONE + 0.12).T
-    expected = np.where(counts.any(axis=1), np.log(spam / ham) + np.log((400 + 6) / (100 + 6)), 0.0)
-    np.testing.assert_allclose(token_log_ratios(counts, totals, 0.12), expected, rtol=0, atol=1e-12)

@@ -66,17 +66,6 @@ def test_what_is_unlike_learned_spam_loses_more_of_its_header_than_of_its_words(
     assert discount.new_groups()[0] == ("structure", 20, 2)
 
 
-def test_ham_is_left_alone() -> None:
-    assert NoveltyDiscount().discount(scored(-10, 9), NOTHING) is None
-
-
-def test_clues_for_ham_are_not_taken_back() -> None:
-    discount = NoveltyDiscount().discount(scored(-5, 30), after(NOTHING, [LIKE] * 100))
-
-    assert discount is not None
-    assert discount.log_odds == pytest.approx(max(0, -5 + 30 * math.exp(-0.6 * discount.deviations)))
-
-
 @given(
     st.floats(-100, 100),
     st.floats(-100, 100),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,15 +25,3 @@ def test_what_is_packed_comes_back(clues: dict[int, tuple[int, int, float]], mor
     assert packed.counts.tolist() == list(map(list, counts))
     assert packed.ratios.tolist() == ratios
     assert len(packed.content) == packed.size
-
-
-@pytest.mark.parametrize(("tokens", "size"), [(2**8, 1), (2**8 + 1, 2), (2**16, 2), (2**16 + 1, 4)])
-def test_an_index_takes_as_many_bytes_as_that_of_the_last_token(tokens: int, size: int) -> None:
-    packed = packed_clues([tokens - 1], [0.5], [(0, 1)], tokens)
-    assert (packed.index_bytes, packed.token_indices.tolist()) == (size, [tokens - 1])
-
-
-@pytest.mark.parametrize(("count", "size"), [(2**31 - 1, 4), (2**31, 8), (-(2**31), 4), (-(2**31) - 1, 8)])
-def test_a_count_takes_as_many_bytes_as_the_largest(count: int, size: int) -> None:
-    packed = packed_clues([0], [0.5], [(1, count)], 1)
-    assert (packed.count_bytes, packed.counts.tolist()) == (size, [[1, count]])

@@ -21,10 +21,6 @@ def test_without_messages_all_classes_are_equal(alpha: float) -> None:
     assert np.exp(log_priors((0, 0, 0, 0), alpha)).tolist() == pytest.approx([0.25] * 4)
 
 
-def test_a_negative_number_of_messages_reads_as_none() -> None:
-    assert log_priors((-3, 7)).tolist() == log_priors((0, 7)).tolist()
-
-
 @given(st.lists(st.integers(-2, 10**9), min_size=2, max_size=6), st.floats(0, 100))
 def test_priors_sum_to_one(messages: list[int], alpha: float) -> None:
     assert np.exp(log_priors(messages, alpha)).sum() == pytest.approx(1.0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,31 +39,6 @@ def test_one_change_may_be_larger_than_the_table() -> None:
     assert (counts.look_up(names) == rows).all()
 
 
-def test_names_and_their_number_must_agree() -> None:
-    counts = TableCounts(native_library())
-    with pytest.raises(ValueError, match="do not fit"):
-        counts.look_up([b"a\nb"])
-
-
 def test_a_table_that_could_not_be_addressed_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot have"):
         TableCounts(native_library(), 1 << 40)
-
-
-def test_a_table_asks_for_huge_pages() -> None:
-    if not Path("/sys/kernel/mm/transparent_hugepage").exists():
-        pytest.skip("this kernel has no huge pages")
-
-    def asked_for() -> int:
-        """How many kilobytes of this process may be in huge pages."""
-        mappings = re.findall(
-            r"^Size: +([0-9]+) kB.*?^VmFlags: (.*?)$",
-            Path("/proc/self/smaps").read_text(),
-            re.MULTILINE | re.DOTALL,
-        )
-        return sum(int(size) for size, flags in mappings if "hg" in flags.split())
-
-    before = asked_for()
-    counts = TableCounts(native_library(), 1_000_000)
-    assert asked_for() - before > 60_000
-    assert len(counts) == 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from email import policy
-from email.parser import BytesParser
 from itertools import islice
 
 from nbstream import SpamFilter
@@ -11,18 +9,6 @@ from nbstream.demo.mail import all_mail, labelled_mail
 from nbstream.demo.site import LESSONS, MIN_LEARNED
 
 SETTINGS = {"model": {"min_learned": {"spam": MIN_LEARNED, "ham": MIN_LEARNED}}}
-
-
-def test_the_same_seed_gives_the_same_mail_and_another_one_other_mail() -> None:
-    assert list(islice(all_mail(1), 20)) == list(islice(all_mail(1), 20)) != list(islice(all_mail(2), 20))
-
-
-def test_messages_are_whole_and_from_nobody() -> None:
-    for mail in islice(all_mail(1), 200):
-        message = BytesParser(policy=policy.default).parsebytes(mail.raw)
-        assert not message.defects
-        assert message["From"].addresses[0].domain.endswith(".example")
-        assert "{}" not in mail.subject + str(message.get_body())
 
 
 def test_after_the_first_lessons_no_labelled_message_is_called_the_other_one() -> None:

@@ -12,7 +12,7 @@ from shutil import chown
 
 import pytest
 
-from tests.deploy.moving_in import OWN_PORT, Home, Machine
+from tests.deploy.moving_in import OWN_PORT, Machine
 from tests.deploy.old_filters import GTUBE, Spamd, Spampd
 from tests.deploy.postfix import STRANGER, Postfix, open_folder
 from tests.integration.daemon import free_port, wait_until
@@ -148,29 +148,5 @@ def test_the_same_spamc_asks_nbstream_and_on_the_way_back_spamd(
                 assert asked() == message.read_text()
                 machine.follow(heading, "sed -i")
                 assert fields(asked(), "X-Spam-Checker-Version")
-        finally:
-            spamd.server.stop()
-
-
-def test_procmail_asks_nbstream_after_spamc(program: Callable[[str], str], redis_binary: Path) -> None:
-    procmail = program("procmail")
-    if os.geteuid() != 0:
-        pytest.skip("only root can run programs as another user")
-    with open_folder() as folder:
-        machine, spamd = Machine(folder, OWN_PORT, {}), Spamd(folder, program)
-        home = Home(machine, "ann")
-        recipe = machine.shown("SpamAssassin: observe in procmail", "procmail")
-        recipe = recipe.replace("spamc", f"{program('spamc')} -d 127.0.0.1 -p {spamd.port}")
-        home.write(".procmailrc", f"SHELL=/bin/sh\nDEFAULT={home.path}/Maildir/\n{recipe}")
-        try:
-            spamd.server.restart()
-            with machine.stopping():
-                machine.follow("SpamAssassin: observe in procmail")
-
-                home.run(procmail, "-p", "-m", ".procmailrc", message=LUNCH.format("p", "p").encode())
-
-                message = home.delivered("Maildir")
-                assert fields(message, "X-Spam-Status")[0].startswith("No, ")
-                assert len(fields(message, "X-Nbstream")) == 1
         finally:
             spamd.server.stop()

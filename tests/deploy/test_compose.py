@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -15,22 +14,12 @@ import yaml
 
 from nbstream.daemon import config
 from tests.deploy.compose import USER, read_project
-from tests.deploy.containerfile import read_instructions
 from tests.deploy.plain_root import run_alone
 from tests.deploy.postfix import DEPLOY
 
 COMPOSE = DEPLOY / "compose"
 PROJECT = read_project(COMPOSE)
 SERVICES: dict[str, dict[str, Any]] = PROJECT["services"]
-
-
-@pytest.mark.parametrize("service", SERVICES.values(), ids=SERVICES)
-def test_a_service_may_do_only_what_is_named(service: dict[str, Any]) -> None:
-    assert service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["healthcheck"]["test"][0] in {"CMD", "CMD-SHELL"}
-    assert service["restart"] == "unless-stopped"
 
 
 def test_only_this_machine_reaches_mail_and_the_dashboard() -> None:
@@ -43,27 +32,6 @@ def test_only_this_machine_reaches_mail_and_the_dashboard() -> None:
     assert [name for name, network in PROJECT["networks"].items() if not (network or {}).get("internal")] == [
         "outside"
     ]
-
-
-def test_images_have_a_version_and_ours_are_built_from_files_that_exist() -> None:
-    for name, service in SERVICES.items():
-        image, _, tag = service["image"].partition(":")
-        assert "." not in image, "the engine's own registry"
-        if "build" not in service:
-            assert re.search(r"\d+\.\d+", tag), name
-            continue
-        context = (COMPOSE / service["build"]["context"]).resolve()
-        instructions = read_instructions(context / service["build"]["dockerfile"])
-        bases = {rest.split()[0] for kind, rest in instructions if kind == "FROM"}
-        assert bases <= {"debian:bookworm-slim", "${BASE}"}
-        assert "${BASE}" not in bases or ("ARG", "BASE=debian:bookworm-slim") in instructions
-        copied = [rest.split()[:-1] for kind, rest in instructions if kind == "COPY" and "--from=" not in rest]
-        assert [
-            word
-            for words in copied
-            for word in words
-            if not word.startswith("--") and not (context / word).exists()
-        ] == []
 
 
 @pytest.fixture

@@ -70,12 +70,3 @@ def test_the_password_is_drawn_once_and_read_by_its_owner_alone(tmp_path: Path) 
     assert passwords[0] == passwords[1]
     assert len(passwords[0].strip()) == 32
     assert (tmp_path / "http.password").stat().st_mode & 0o777 == 0o600
-
-
-def test_the_health_check_asks_the_daemon_inside(instructions: list[tuple[str, str]]) -> None:
-    check = last(instructions, "HEALTHCHECK")
-    program, option, code = json.loads(check[check.index("CMD ") + 4 :])
-    assert (program, option) == ("python3", "-c")
-    compile(code, "HEALTHCHECK", "exec")
-    port = SETTINGS_TEXT["listeners"]["http"]["listen"].rpartition(":")[2]
-    assert f"http://127.0.0.1:{port}/readyz" in code

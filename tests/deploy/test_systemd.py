@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.exit_codes import EX_CONFIG, EX_USAGE
-from nbstream.daemon import config, supervisor
-from nbstream.store.embedded import server
 from tests.deploy.postfix import DEPLOY
 
 UNIT = DEPLOY / "systemd" / "nbstream.service"
@@ -50,26 +47,6 @@ def test_systemd_finds_nothing_wrong(analyze: Callable[..., str]) -> None:
 
 def test_systemd_finds_it_well_protected(analyze: Callable[..., str]) -> None:
     analyze("security", "--offline=true", "--no-pager", f"--threshold={EXPOSURE_TENTHS}")
-
-
-def test_the_daemon_has_time_to_drain_and_to_stop_its_redis(service: configparser.SectionProxy) -> None:
-    needed = config.load_settings(DEPLOY / "postfix" / "nbstream.yaml").drain_seconds + server.STOP_SECONDS
-    assert float(service["TimeoutStopSec"]) > needed
-
-
-def test_what_trying_again_does_not_mend_is_not_tried_again(service: configparser.SectionProxy) -> None:
-    assert service["Restart"] == "on-failure"
-    assert service["RestartPreventExitStatus"].split() == [str(EX_USAGE), str(EX_CONFIG)]
-
-
-def test_the_daemon_has_time_to_replace_a_worker_that_hangs(service: configparser.SectionProxy) -> None:
-    assert (service["Type"], service["NotifyAccess"]) == ("notify", "main")
-    assert float(service["WatchdogSec"]) > supervisor.SILENCE_SECONDS
-
-
-def test_who_connects_to_a_unix_socket_is_known(service: configparser.SectionProxy) -> None:
-    """In a user namespace the kernel would show all clients as nobody, and who may teach depends on who it is."""
-    assert service.get("PrivateUsers", "no") == "no"
 
 
 def test_postfix_in_its_chroot_reaches_a_socket_and_others_do_not(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from nbstream.daemon.config import load_settings
@@ -13,8 +13,6 @@ from nbstream.findings import Finding, FindingKind
 from tools.reference.findings import finding_kinds
 
 NO_DAEMON = DaemonStatus(None)
-
-Examine = Callable[[Site], Awaitable[Sequence[Finding]]]
 
 
 def make_site(folder: Path, text: str = "", daemon: DaemonStatus = NO_DAEMON) -> Site:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
 from nbstream.engine import choice
-from nbstream.engine.choice import ENVIRONMENT, LIBRARY_FILE, PYTHON, choose_engine
+from nbstream.engine.choice import ENVIRONMENT, LIBRARY_FILE, choose_engine
 from nbstream.errors import ConfigError
 from tests.engine.native import native_library
 
@@ -54,8 +53,3 @@ def test_the_environment_can_ask_for_either() -> None:
 def test_an_environment_that_names_no_engine_is_an_error() -> None:
     with pytest.raises(ConfigError, match="NBSTREAM_ENGINE=rust: must be python or native"):
         choose_engine(environment={ENVIRONMENT: "rust"})
-
-
-def test_an_engine_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        PYTHON.reason = "another"  # type: ignore[misc]

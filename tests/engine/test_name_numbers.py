@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 
-import pytest
-
 from nbstream.engine.name_numbers import make_name_numbers
 from tests.engine.native import native_library
 
@@ -22,17 +20,3 @@ def test_both_engines_number_names_alike() -> None:
     assert native.joined() == python.joined()
     assert native.joined(len(python) - 3) == python.joined(len(python) - 3)
     assert native.joined(len(python)) == python.joined(len(python)) == b""
-
-
-def test_each_new_name_gets_the_next_number() -> None:
-    numbers = make_name_numbers(native_library())
-
-    assert numbers.number(b"a\nb\na", 3).tolist() == [0, 1, 0]
-    assert numbers.number(b"c\nb", 2).tolist() == [2, 1]
-    assert numbers.joined(1) == b"b\nc"
-    assert numbers.number(b"", 0).tolist() == []
-
-
-def test_another_number_of_names_is_an_error() -> None:
-    with pytest.raises(ValueError, match="3 names"):
-        make_name_numbers(native_library()).number(b"a\nb", 3)

@@ -6,7 +6,6 @@ import os
 import random
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
-from nbstream.tokens.native_tokenizer import ForeignPieces, NativeTokenizer, Question, make_tokenizer
+from nbstream.tokens.native_tokenizer import ForeignPieces, NativeTokenizer, Question
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from tests import corpora
 from tests.engine.native import native_library
@@ -139,15 +138,6 @@ def test_the_limit_of_tokens_is_the_same(max_tokens: int) -> None:
     assert differing(native, map(Message.parse, [message([], text), text.encode(), *originals()[:60]])) == []
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "text/html"])
-def test_a_character_later_than_unicode_14_is_read_alike(
-    without_python: NativeTokenizer, content_type: str
-) -> None:
-    text = "\u088f <body\u1c89> \ua7cb later <i>\u1c89</i> &#x1c89; http://\u1c89.example/&#x1c89;"
-    raw = message([("Subject", "x")], text, f"{content_type}; charset=utf-8")
-    assert differing(without_python, [Message.parse(raw)]) == []
-
-
 def test_every_character_is_folded_alike(without_python: NativeTokenizer) -> None:
     # Of the many ideographs and private characters that are alike some are enough.
     alike = [range(0x4E00, 0x9FF0), range(0x20000, 0x2A6D0), range(0x30010, 0xE0000), range(0xE0200, 0x110000)]
@@ -205,18 +195,6 @@ def test_blanks_behind_equals_signs_are_read_alike(without_python: NativeTokeniz
     assert differing(without_python, [Message.parse(content) for content in contents]) == []
 
 
-def test_a_message_that_the_library_hands_back_is_taken_apart_by_python(native: NativeTokenizer) -> None:
-    raw = message([("Content-Type", "text/html; charset=utf-8")], "<b\u1c89>")
-    assert differing(native, [Message.parse(raw), Message.parse("Content-Type: é\r\n\r\nx".encode())]) == []
-
-
-def test_messages_are_taken_apart_in_threads(native: NativeTokenizer) -> None:
-    messages = [Message.parse(raw) for raw in originals()[:200]]
-    expected = list(map(Tokenizer(OPTIONS).take_apart, messages))
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(native.take_apart, messages)) == expected
-
-
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
 def test_an_interruption_of_an_answer_goes_on_behind_the_library(
     monkeypatch: pytest.MonkeyPatch, interruption: type[BaseException]
@@ -232,11 +210,6 @@ def test_an_interruption_of_an_answer_goes_on_behind_the_library(
         with pytest.raises(interruption):
             native.take_apart(asking)
     assert differing(native, [asking]) == []
-
-
-def test_without_a_library_python_makes_the_tokens() -> None:
-    assert isinstance(make_tokenizer(TokenizerOptions(), native_library()), NativeTokenizer)
-    assert not isinstance(make_tokenizer(TokenizerOptions(), None), NativeTokenizer)
 
 
 @pytest.mark.parametrize("read", [corpora.torture_messages, lambda folder: _stream(folder, 20_000)])

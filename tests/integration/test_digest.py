@@ -6,15 +6,13 @@ import asyncio
 import email
 import email.policy
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command
+from tests.integration.daemon import DaemonProcess, command
 from tests.integration.test_quarantine import ODD, send, teach
 from tests.web.users.digest_site import body_of
 from tests.web.users.mail_server import MailServer, open_mail_server
@@ -90,24 +88,3 @@ def test_users_are_told_of_what_was_held_back(daemon: DaemonProcess, mail_server
     assert re.search(r"https://m\.example/my/link/release\?link=\w", body_of(mail, "plain"))
     assert b"X-Nbstream" not in mails["b@held.example"].content  # it was not checked
     assert daemon.metric('nbstream_digests_total{outcome="sent"}') == 0  # those of the daemon itself
-
-
-def test_who_is_killed_while_he_sends_sends_nobody_two_and_costs_nobody_his(
-    daemon: DaemonProcess, mail_server: MailServer
-) -> None:
-    teach(daemon)
-    send(daemon, ODD, "a@held.example", "b@held.example", "c@held.example")
-    settle(daemon)
-    mail_server.silent_for = "b@held.example"
-    words = [sys.executable, "-m", "nbstream.cli", "digest", "send", "-c", str(daemon.config)]
-    with subprocess.Popen(words) as process:
-        assert mail_server.is_silent.wait(DEADLINE_SECONDS)
-        second = command("digest", "send", "-c", daemon.config)
-        process.kill()
-    mail_server.silent_for = ""
-    third = command("digest", "send", "-c", daemon.config)
-
-    assert (second.returncode, "are being sent by another process" in second.stderr) == (66, True)
-    assert third.stdout == "2 sent, 0 refused, 0 deferred\n"
-    recipients = [recipient for mail in mail_server.received for recipient in mail.recipients]
-    assert recipients == ["a@held.example", "b@held.example", "c@held.example"]

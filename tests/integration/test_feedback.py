@@ -176,15 +176,6 @@ def test_a_forward_as_attachment_teaches_the_message_that_it_attaches(site: Site
     assert site.learned() == {"ham": 1, "spam": 0}
 
 
-def test_a_restart_between_check_and_feedback_forgets_nothing(site: Site, start: Callable[..., Site]) -> None:
-    seen = site.deliver(PRIZE, remembered=False)
-    assert site.daemon.stop() == 0
-
-    again = start()
-
-    assert re.fullmatch(LEARNED.format(seen.id), again.send(inline(seen), SPAM))
-
-
 def test_where_the_memory_is_switched_off_nothing_is_kept_and_ids_are_unknown(start: Callable[..., Site]) -> None:
     site = start(memory="{messages: 0}")
     seen = site.deliver(PRIZE, remembered=False)

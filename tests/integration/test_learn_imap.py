@@ -105,20 +105,6 @@ def test_starttls(server: ImapServer, monkeypatch: pytest.MonkeyPatch) -> None:
         assert [str(one)[: len(start)] for one, start in zip(errors, error, strict=True)] == error
 
 
-def test_a_certificate_that_is_not_trusted_gets_no_password(
-    server: ImapServer, learn: Learn, tmp_path: Path
-) -> None:
-    (tmp_path / "other").mkdir()
-    other = type(server.certificates).make("openssl", tmp_path / "other")
-    for url, why in (
-        (server.url("Junk"), "cannot be trusted"),
-        (server.url("Junk").replace("127.0.0.1", "localhost"), "cannot be trusted"),
-    ):
-        ca_file = other.authority if "127" in url else server.certificates.authority
-        out, err = learn("spam", "--imap", url, "--ca-file", ca_file, code=66)
-        assert (out, why in err) == ("nothing learned\n", True)
-
-
 # A server that leaves
 
 

@@ -17,7 +17,6 @@ from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import quote
 
 import pytest
 from redis import Redis
@@ -30,7 +29,6 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, wait_until
-from tests.listeners.smtp.test_feedback import wrap_as_forward
 from tests.store.algebra import live_entries, stored, summed
 
 ANN, BOB, EVE = "ann@example.org", "bob@example.org", "eve@other.example"
@@ -168,40 +166,6 @@ def test_every_protocol_that_names_a_user_asks_his_model(site: Site) -> None:
         assert site.check(news(99), other)["probability"] == pytest.approx(before)
     assert site.rspamd_check(news(99), BOB)["score"] > reply["score"]
     assert spamd.split("Spam:")[1] != site.spamd("CHECK", news(99), User=BOB).split("Spam:")[1]
-
-
-def test_an_odd_spelling_of_a_user_asks_his_model_by_every_protocol(site: Site) -> None:
-    for number in range(20, 24):
-        site.learn(news(number), "ham", '"an\\n"@Example.org.')
-    after = site.check(news(99), ANN)["probability"]
-    common = site.check(news(99))["probability"]
-
-    assert own_models(site) == ["example.org/ann"]
-    assert after < common
-    score, report = site.rspamd_check(news(99), ANN)["score"], site.spamd("CHECK", news(99), User=ANN)
-    for spelling in ("ANN@example.org", "ann@example.org.", '"ann"@example.org', '"an\\n"@example.org'):
-        assert site.check(news(99), quote(spelling))["probability"] == after
-        assert site.rspamd_check(news(99), spelling)["score"] == score
-        assert site.spamd("CHECK", news(99), User=spelling) == report
-        site.redis.xadd("nbstream:{default}:in", {"raw": news(99), "to": spelling, "id": spelling})
-        fields = site.deliver(news(99), spelling)["fields"]
-        assert len(fields) == 1
-        assert "own=used" in fields[0]
-    wait_until(lambda: site.redis.xlen("nbstream:{default}:out") == 4)
-    answers = cast("list[tuple[bytes, dict[bytes, bytes]]]", site.redis.xrange("nbstream:{default}:out"))
-    assert [float(fields[b"probability"]) for _, fields in answers] == pytest.approx([after] * 4, abs=1e-6)
-
-
-def test_feedback_by_mail_from_an_odd_spelling_teaches_the_model_of_the_user(site: Site) -> None:
-    common = site.check(news(99))["probability"]
-    host, _, port = site.daemon.address("smtp").partition(":")
-    with smtplib.SMTP(host, int(port), timeout=30) as client:
-        for number, sender in enumerate(("ann@example.org.", '"ann"@example.org', '"an\\n"@EXAMPLE.org'), 20):
-            client.sendmail(sender, ['"ham"@nbstream.invalid.'], wrap_as_forward(news(number)))
-
-    assert own_models(site) == ["example.org/ann"]
-    assert site.check(news(99))["probability"] == common
-    assert site.check(news(99), ANN)["probability"] < common
 
 
 def test_five_stolen_accounts_move_nobody_elses_verdict(site: Site) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import smtplib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,21 +101,3 @@ def test_what_was_ham_is_released_with_its_envelope_and_learned(daemon: DaemonPr
     again = command("quarantine", "release", str(entry["id"]), "-c", daemon.config)
     assert (again.returncode, "no such message" in again.stderr) == (66, True)
     assert len(delivered(daemon)) == 2
-
-
-def test_a_daemon_removes_what_is_too_old_and_says_so(daemon: DaemonProcess, tmp_path: Path) -> None:
-    teach(daemon)
-    send(daemon, ODD, "a@held.example")
-    (file,) = (tmp_path / "state/Quarantine/new").iterdir()
-    old = file.with_name(f"{int(time.time()) - 31 * 86_400}.{file.name.partition('.')[2]}")
-    file.rename(old)
-    send(daemon, ODD, "a@held.example")
-    assert daemon.stop() == 0
-
-    with DaemonProcess(daemon.config) as restarted:
-        wait_until(lambda: restarted.metric("nbstream_quarantine_expired_total") == 1)
-        assert restarted.metric("nbstream_quarantine_messages") == 1
-        wait_until(lambda: any("removed" in event for event in restarted.events))
-        event = next(event for event in restarted.events if "removed" in event)
-        assert (event["removed"], event["held"], event["days"]) == (1, 1, 30)
-        assert not old.exists()

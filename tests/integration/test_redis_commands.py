@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.main import main
-from nbstream.daemon.assembly.store import open_temporary_model
-from nbstream.daemon.config import load_settings
 from tests.integration.daemon import DaemonProcess, wait_until
 from tests.integration.test_life import send
 from tests.redis_servers.cluster_set import ClusterSet
@@ -99,19 +97,6 @@ def test_every_command_that_uses_redis_works(
     assert servers.learned("other") == 40
     succeed("undo", "-c", config, "--since", "1h", "--yes")
     assert servers.learned() == 0
-
-
-async def test_a_temporary_model_is_made_where_its_name_belongs_and_removed(
-    servers: Servers, tmp_path: Path
-) -> None:
-    settings = load_settings(configure(tmp_path, servers.setting))
-
-    async with open_temporary_model(settings, "test") as model:
-        assert (await model.totals()).messages == (0, 0)
-        name = model.keys.model
-        assert servers.node(name).ask("EXISTS", model.keys.schema) == 1
-
-    assert servers.node(name).ask("EXISTS", f"nbstream:{{{name}}}:schema") == 0
 
 
 def test_a_daemon_with_two_workers_answers_a_stream(servers: Servers, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pty
 import re
@@ -19,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from nbstream.daemon.config import load_settings, policy_hash
-from nbstream.store.embedded.locks import lock_daemon
 from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
 
 APPLIED = 'nbstream_config_reloads_total{outcome="applied"}'
@@ -138,36 +136,6 @@ def test_a_file_with_an_error_anywhere_changes_nothing_and_the_log_says_which(
     assert f"reload refused, nothing is changed: {why}" in events(daemon, "error")
 
 
-def test_what_needs_a_restart_is_named_and_the_rest_applied(daemon: DaemonProcess, file: File) -> None:
-    file.write("verdict: {spam: 0.9}\ndrain_seconds: 5", doors=DOORS.replace(":0", f":{free_port()}", 1))
-
-    result = command("reload", "-c", file.path)
-
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout == (
-        f"{file.path}: applied, policy {policy_hash(load_settings(file.path))}\nchanged: verdict.spam\n"
-        "in force only after a restart: listeners.smtp.listen, drain_seconds\n"
-    )
-    assert "only after a restart: listeners.smtp.listen, drain_seconds" in events(daemon, "warning")
-    with connect(daemon) as client:
-        send(client, "mail")
-    assert required(delivered(file)["mail"]) == "2.2"
-
-
-def test_status_tells_where_the_file_is_not_in_force(daemon: DaemonProcess, file: File) -> None:
-    old = policy_hash(load_settings(file.path))
-    assert f"policy   {old}\n" in command("status", "-c", file.path).stdout
-    file.write("verdict: {spam: 0.9}")
-    new = policy_hash(load_settings(file.path))
-
-    assert f"policy   {new}, but {old} is in force: nbstream reload\n" in command("status", "-c", file.path).stdout
-    found = json.loads(command("status", "-c", file.path, "--json").stdout)
-    assert (found["policy"], found["policy_in_force"]) == (new, old)
-    assert json.loads(command("reload", "-c", file.path, "--json").stdout)["policy"] == new
-    assert daemon.metric(f'nbstream_policy_info{{hash="{new}"}}') == 1
-    assert daemon.metric(f'nbstream_policy_info{{hash="{old}"}}') == 0
-
-
 def test_a_bad_file_is_refused_before_the_daemon_is_asked(daemon: DaemonProcess, file: File) -> None:
     file.write("verdict: {spam: 0.3}")
 
@@ -176,27 +144,6 @@ def test_a_bad_file_is_refused_before_the_daemon_is_asked(daemon: DaemonProcess,
     assert (result.returncode, result.stdout) == (78, "")
     assert "nb.yaml:5: verdict.spam: found 0.3, must be at least verdict.unsure" in result.stderr
     assert daemon.metric(REFUSED) == 0
-
-
-def test_what_the_daemon_refuses_is_not_called_applied(daemon: DaemonProcess, file: File, tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "secret").write_text("x")
-    file.write(doors=DOORS.replace("http: {", "http: {password_file: secret, "))
-
-    result = command("reload", "-c", file.path, cwd=tmp_path / "elsewhere")
-
-    assert (result.returncode, result.stdout) == (78, "")
-    assert "the daemon refused its file, nothing is changed" in result.stderr
-    assert "listeners.http.password_file" in result.stderr
-    assert daemon.metric(REFUSED) == 1
-
-
-def test_a_daemon_that_does_not_answer_is_75(file: File) -> None:
-    with lock_daemon(file.state):
-        result = command("reload", "-c", file.path)
-
-    assert (result.returncode, result.stdout) == (75, "")
-    assert f"the daemon (process {os.getpid()}) did not answer" in result.stderr
 
 
 @pytest.mark.soak

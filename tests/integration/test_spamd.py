@@ -81,10 +81,6 @@ def spamc(daemon: DaemonProcess, program: Callable[[str], str]) -> Spamc:
 # spamc
 
 
-def test_ping(taught_spamc: Spamc) -> None:
-    assert taught_spamc(b"", "-K") == (0, b"SPAMD/1.5 0\n")
-
-
 def test_check(taught_spamc: Spamc) -> None:
     for message, code, pattern in ((SPAM, 1, rb"\d+\.\d/0\.0\n"), (HAM, 0, rb"-\d+\.\d/0\.0\n")):
         exit_code, output = taught_spamc(message, "-c")
@@ -99,17 +95,6 @@ def test_process(taught_spamc: Spamc) -> None:
         assert output.endswith(b"\n" + message)
         assert output.startswith(b"X-Spam-Flag: YES\n" if message is SPAM else b"X-Spam-Status: No, ")
         assert b"\r" not in output
-
-
-def test_headers(taught_spamc: Spamc) -> None:
-    for message in (SPAM, HAM, HAM.replace(b"\n", b"\r\n"), HAM + b"long\n" * 10_000):
-        assert taught_spamc(message, "--headers") == taught_spamc(message)
-        assert taught_spamc(message, "--headers")[1].endswith(message)
-
-
-def test_symbols(taught_spamc: Spamc) -> None:
-    assert taught_spamc(SPAM, "-y") == (0, b"NBSTREAM_SPAM")
-    assert taught_spamc(HAM, "-y") == (0, b"NBSTREAM_HAM")
 
 
 def test_reports(taught_spamc: Spamc) -> None:
@@ -135,13 +120,6 @@ def test_learning_and_forgetting(taught_spamc: Spamc, taught_daemon: DaemonProce
     assert taught_daemon.metric('nbstream_model_messages{class="spam"}') == 1
     relearned = 'nbstream_feedback_total{label="ham",outcome="relearned",source="spamd"}'
     assert taught_daemon.metric(relearned) == 1
-
-
-def test_compressed(taught_spamc: Spamc) -> None:
-    code, output = taught_spamc(SPAM, "-z", "-y")
-    if code == 64:
-        pytest.skip("this spamc is built without zlib")
-    assert (code, output) == (0, b"NBSTREAM_SPAM")
 
 
 def test_a_refusal_is_no_success_and_loses_no_mail(

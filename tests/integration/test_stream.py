@@ -114,19 +114,6 @@ def ready(client: redis.Redis) -> bool:
         return False
 
 
-def test_sigterm_answers_active_entries_and_leaves_the_rest(workers: Workers) -> None:
-    daemon = workers.start("worker")
-    workers.add(range(2000), 2)
-    wait_until(lambda: workers.client.xlen(OUT) > 50)
-
-    assert daemon.stop() == 0
-
-    waiting = workers.client.xlen(IN)
-    assert 0 < waiting == 2000 - workers.client.xlen(OUT)
-    assert workers.client.xpending(IN, "nbstream")["pending"] == 0
-    assert workers.client.xinfo_consumers(IN, "nbstream") == []
-
-
 def test_the_example_with_redis_cli_works_as_it_stands(
     tmp_path_factory: pytest.TempPathFactory, redis_binary: Path, program: Callable[[str], str]
 ) -> None:

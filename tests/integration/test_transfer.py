@@ -6,9 +6,7 @@ import threading
 from pathlib import Path
 
 import pytest
-import redis
 
-from tests.conftest import RedisServer
 from tests.integration.daemon import DaemonProcess, command, wait_until
 from tests.integration.test_full import KNOWN, configure, letter, told
 from tests.integration.test_life import send
@@ -62,18 +60,3 @@ def test_a_daemon_follows_an_import(tmp_path: Path, exported: Path) -> None:
         assert unlearned.startswith(("4 unlearned from spam; ", "1 unlearned from ham, 3 unlearned from spam; "))
         wait_until(lambda: daemon.metric("nbstream_model_tokens") == 0)
         assert daemon.metric(KNOWN) == 0
-
-
-def test_feedback_during_an_import_is_put_off_and_the_daemon_says_why(
-    tmp_path: Path, own_redis: RedisServer
-) -> None:
-    with (
-        DaemonProcess(configure(tmp_path, tmp_path / "state", own_redis.url)) as daemon,
-        redis.Redis.from_url(own_redis.url) as client,
-    ):
-        client.set("nbstream:{default}:importing", "an import", ex=60)
-        assert send(daemon, letter(5), SPAM).startswith("451 ")
-        assert send(daemon, letter(6)).startswith("250 ")
-        assert "lessons are refused until an import" in told(daemon, "nothing can be learned")[0]
-        client.delete("nbstream:{default}:importing")
-        assert send(daemon, letter(5), SPAM).startswith("250 ")

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.daemon import DaemonProcess, command, free_port, gone, wait_until
-from tests.integration.workers import LISTENERS, MANY, Site, logged_events, model, replaced, scraped, send, total
+from tests.integration.daemon import DaemonProcess, command, gone, wait_until
+from tests.integration.workers import LISTENERS, MANY, Site, model, replaced, scraped, send, total
 
 MESSAGES = "nbstream_messages_total"
 RESTARTS = "nbstream_worker_restarts_total"
@@ -76,25 +74,6 @@ def test_metrics_are_those_of_one_process(site: Site) -> None:
     assert exported[0] == exported[1] == exported[2] == exported[3]
 
 
-def test_a_warning_of_the_only_redis_is_logged_once(site: Site, redis_binary: Path, tmp_path: Path) -> None:
-    port = free_port()
-    words = [str(redis_binary), "--port", str(port), "--save", "", "--dir", str(tmp_path)]
-    server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    try:
-        site.write(f"redis: {{url: 'redis://127.0.0.1:{port}'}}")
-        with site.running() as daemon:
-            wait_until(lambda: len([e for e in daemon.events if "counts loaded" in str(e["event"])]) >= 1)
-            wait_until(lambda: any("a restart loses" in str(event["event"]) for event in daemon.events))
-            assert send(daemon, "afterwards").startswith("250 ")
-            assert not logged_events(daemon, "draining")
-            assert daemon.stop() == 0
-            warnings = [event for event in daemon.events if "a restart loses" in str(event["event"])]
-            assert [event["worker"] for event in warnings] == [1]
-    finally:
-        server.kill()
-        server.wait()
-
-
 @pytest.mark.soak
 def test_a_worker_that_hangs_holds_up_no_metrics_and_is_replaced(site: Site) -> None:
     with site.running() as daemon:
@@ -105,15 +84,6 @@ def test_a_worker_that_hangs_holds_up_no_metrics_and_is_replaced(site: Site) -> 
         wait_until(lambda: f"{hanging} (silent)" in command("status", "-c", site.file).stdout)
         replaced(daemon, 1)
         assert (gone(hanging), other in site.pids(), total(daemon, RESTARTS)) == (True, True, 1)
-
-
-def test_auto_starts_one_worker_for_each_usable_cpu(site: Site, program: Callable[[str], str]) -> None:
-    site.file.write_text(site.file.read_text().replace("workers: 2", "workers: auto"))
-    usable = os.sched_getaffinity(0)
-    with DaemonProcess(site.file):
-        assert len(site.pids()) == (len(usable) if len(usable) > 1 else 0)
-    with DaemonProcess(site.file, program("taskset"), "--cpu-list", str(min(usable))):
-        assert site.pids() == []
 
 
 def test_a_stored_model_that_cannot_be_used_ends_the_daemon(site: Site) -> None:

@@ -97,21 +97,6 @@ def finish(client: smtplib.SMTP) -> str:
     return f"{code} {text.decode()}"
 
 
-def test_one_that_is_told_to_end_drains_and_is_replaced(site: Site) -> None:
-    with site.running() as daemon:
-        clients = [under_way(daemon) for _ in range(10)]
-        victims = site.pids()
-        for victim in victims:
-            os.kill(victim, signal.SIGTERM)
-        wait_until(lambda: len(logged_events(daemon, "draining")) == 2)
-        assert all(finish(client).startswith("250 ") for client in clients)
-        replaced(daemon, 2)
-        assert not set(victims) & set(site.pids())
-        assert len(logged_events(daemon, "worker has drained; another one is started")) == 2
-        assert total(daemon, RESTARTS) == 0
-        assert not [event for event in daemon.events if event["level"] == "error"]
-
-
 CRASHING = """
 import os, signal, sys
 if any("nbstream.daemon.worker" in word for word in sys.orig_argv):
@@ -133,23 +118,6 @@ def test_a_daemon_none_of_whose_workers_gets_ready_ends(site: Site, tmp_path: Pa
     assert result.returncode == 75
     assert f"nbstream: no worker gets ready: the first to end {why}\n" in result.stderr
     assert "another one is started" not in result.stderr
-
-
-@pytest.mark.soak
-def test_one_that_any_signal_ended_is_replaced(site: Site) -> None:
-    with site.running() as daemon:
-        os.kill(site.pids()[0], signal.SIGRTMIN + 2)  # Python has no name for it
-        replaced(daemon, 1)
-
-
-@pytest.mark.soak
-def test_who_dies_again_and_again_is_replaced_later_each_time(site: Site) -> None:
-    with site.running() as daemon:
-        for times in range(1, 4):
-            os.kill(site.pids()[0], signal.SIGKILL)
-            replaced(daemon, times)
-        waits = [event["seconds"] for event in daemon.events if "another one is started" in str(event["event"])]
-        assert waits == [0.5, 1.0, 2.0]
 
 
 def test_sigterm_drains_all(site: Site) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess, command, wait_until
-from tests.integration.test_reload import catches_hangups
-from tests.integration.workers import LISTENERS, MANY, Site, logged_events, model, replaced, total
+from tests.integration.daemon import command, wait_until
+from tests.integration.workers import MANY, Site, logged_events, model, replaced, total
 
 LAST_SUCCESS = "nbstream_config_last_success_timestamp_seconds"
 
@@ -52,20 +50,6 @@ def test_a_reload_reaches_all_and_holds_for_those_that_come_later(site: Site) ->
         assert "in force only after a restart: workers\n" in command("reload", "-c", site.file).stdout
 
 
-def test_a_hangup_in_the_first_moment_reloads_all(site: Site) -> None:
-    daemon = DaemonProcess(site.file)
-    try:
-        wait_until(lambda: catches_hangups(daemon.process.pid))
-        site.write("verdict: {spam: 0.9}")
-        daemon.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: len(logged_events(daemon, "reloaded")) == 1)
-        daemon.ready()
-        assert all(model(daemon)["thresholds"]["spam"] == 0.9 for _ in range(MANY))
-        assert daemon.stop() == 0
-    finally:
-        daemon.kill()
-
-
 def test_one_that_starts_during_a_reload_has_the_new_settings(site: Site) -> None:
     with site.running() as daemon:
         os.kill(site.pids()[0], signal.SIGKILL)
@@ -87,37 +71,6 @@ def test_one_that_does_not_take_new_settings_is_replaced_by_one_with_them(site: 
         replaced(daemon, 1)
 
         assert all(model(daemon)["thresholds"]["spam"] == 0.9 for _ in range(MANY))
-
-
-def test_while_the_file_is_read_workers_are_replaced_and_the_parent_answers(site: Site, tmp_path: Path) -> None:
-    password = tmp_path / "password"
-    with site.running() as daemon:
-        os.mkfifo(password)
-        slow = LISTENERS.replace("http: {", f"http: {{password_file: {password}, ")
-        site.write("verdict: {spam: 0.9}", listeners=slow)
-        daemon.process.send_signal(signal.SIGHUP)
-        writer = opened_by_reader(password)
-        try:
-            os.kill(site.pids()[0], signal.SIGKILL)
-            wait_until(lambda: any("another one is started" in str(event["event"]) for event in daemon.events))
-            assert not logged_events(daemon, "reloaded")
-        finally:
-            os.write(writer, b"secret")
-            os.close(writer)
-        wait_until(lambda: len(logged_events(daemon, "reloaded")) == 1)
-
-
-def opened_by_reader(pipe: Path) -> int:
-    """The writing end of a pipe, once somebody reads from it."""
-    found: list[int] = []
-
-    def is_open() -> bool:
-        with suppress(OSError):
-            found.append(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
-        return bool(found)
-
-    wait_until(is_open)
-    return found[0]
 
 
 def test_what_no_worker_could_apply_is_refused_before_any_gets_it(site: Site, tmp_path: Path) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.soak.chaos.journal import Fault, FeedbackOutcome, LessonAttempt
-from tests.soak.chaos.lesson_history import Label, counts_agree, explains, losing_spans, without_lost_answers
+from tests.soak.chaos.lesson_history import Label, explains, losing_spans, without_lost_answers
 from tests.soak.chaos.schedule import Kind
 
 CHANGED, SAME, DONE, UNKNOWN, NOT_SENT = FeedbackOutcome
-LOST_REPLIES = Fault(Kind.LOSE_REPLIES, "a", 1.0, 2.0)
 
 
 def attempts(
@@ -67,60 +66,6 @@ def test_what_follows_from_the_answers(answers: list[tuple[Label, FeedbackOutcom
 )
 def test_what_does_not(answers: list[tuple[Label, FeedbackOutcome]], records: list[Label]) -> None:
     assert not explains(attempts(*answers), records)
-
-
-def test_an_entry_of_a_stream_may_be_carried_out_by_each_try() -> None:
-    answers = attempts(("spam", UNKNOWN), ("ham", CHANGED), ("ham", CHANGED), tries=2)
-
-    assert explains(answers, ["spam", "ham", "spam", "ham"])
-    assert not explains(answers, ["spam", "ham", "spam", "ham", "spam"])
-
-
-def test_of_attempts_at_once_only_the_numbers_are_known() -> None:
-    answers = attempts(("spam", CHANGED), ("ham", CHANGED), ("spam", UNKNOWN), ("ham", SAME))
-
-    assert counts_agree(answers, ["ham", "spam"], [])
-    assert counts_agree(answers, ["spam", "ham", "spam"], [])
-    assert not counts_agree(answers, ["spam"], [])
-    # of one attempt, repeated after another's word
-    assert counts_agree(answers, ["spam", "ham", "spam", "spam"], [])
-    assert not counts_agree(answers, ["spam", "ham", "ham"], [])
-    assert not counts_agree(answers, ["spam", "ham", None], [])
-
-
-@pytest.mark.parametrize("outcome", [SAME, CHANGED])
-def test_an_answered_attempt_may_be_repeated_where_a_reply_of_redis_was_lost(outcome: FeedbackOutcome) -> None:
-    told = attempts(("spam", outcome), begun=0.5, ended=1.5) + attempts(("ham", CHANGED), ("spam", CHANGED))
-    own = ["spam"] if outcome is CHANGED else []
-
-    assert counts_agree(told, ["spam", "ham", "spam", *own], [LOST_REPLIES])
-    assert counts_agree(told, ["ham", "spam", *own], [LOST_REPLIES])
-    assert not counts_agree(told, ["spam", "ham", "spam", "spam", *own], [LOST_REPLIES])
-    assert not counts_agree(told, ["spam", "ham", "spam", "ham", *own], [LOST_REPLIES])  # by nobody who was hit
-
-
-@pytest.mark.parametrize(
-    ("fault", "may_be_repeated"),
-    [
-        (LOST_REPLIES, True),
-        (Fault(Kind.CUT_REPLIES, "a", 5.0, 6.0), True),  # begun as the attempt ended
-        (Fault(Kind.CUT_REPLIES, "a", 5.1, 6.0), False),
-        (Fault(Kind.CUT_REPLIES, "a", 0.0, 0.4), False),
-        (Fault(Kind.CUT_REPLIES, "b", 1.0, 2.0), False),  # of the other host
-        (Fault(Kind.STOP_REDIS, "redis", 1.0, 2.0), True),
-        (Fault(Kind.FLUSH_SCRIPTS, "redis", 1.0, 2.0), False),  # each request is answered
-        (Fault(Kind.STOP_WORKER, "a", 1.0, 4.0), True),  # its deadlines pass meanwhile
-        (Fault(Kind.STOP_WORKER, "b", 1.0, 4.0), False),
-        (Fault(Kind.HOP_HANGS, "hop", 1.0, 2.0), False),
-    ],
-)
-def test_which_faults_lose_a_reply_of_redis(fault: Fault, *, may_be_repeated: bool) -> None:
-    told = [
-        *attempts(("spam", SAME), begun=0.5, ended=5.0),
-        *attempts(("ham", CHANGED), ("spam", CHANGED), begun=0.5, ended=5.0, host="c"),
-    ]
-
-    assert counts_agree(told, ["spam", "ham", "spam"], [fault]) is may_be_repeated
 
 
 def test_what_was_acknowledged_in_a_failover_may_be_lost_and_nothing_else() -> None:
