@@ -7,11 +7,15 @@ removal that was interrupted is repeated by the next one.
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from redis.exceptions import WatchError
+
 from nbstream.bayes.counts import CLASSES
+from nbstream.errors import StoreUnavailable
 from nbstream.filter.own_models.listing import index_key, list_model, unlist_model
 from nbstream.filter.own_models.store import OwnModelKeys, all_keys_pattern
 from nbstream.store.cancellation import stop_if_cancelled
@@ -20,7 +24,7 @@ from nbstream.store.model.totals import StoredTotals
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     from redis.asyncio import Redis
 
@@ -106,23 +110,47 @@ class OwnModelIndex:
     async def remove(self, names: Collection[str]) -> None:
         """Remove models with all that they know, for every process; to do it twice changes nothing.
 
-        All keys of Redis are looked at once, however many models there are.
+        Meanwhile they refuse lessons, or a count would be left without its ledger entry. Where this is interrupted
+        they do so until it is repeated. All keys of Redis are looked at once, however many models there are.
         """
         keys_of = {name.encode(): OwnModelKeys(self._model, name) for name in names}
+        removal = secrets.token_hex(8)
         with store_errors():
+            for keys in keys_of.values():
+                await self._client.set(keys.importing, removal)
+            locks = {keys.importing.encode() for keys in keys_of.values()}
             async for found in scan_keys(self._client, all_keys_pattern(self._model)):
-                parts = [(key, *key.partition(b"}:")[2].partition(b":")[:2]) for key in found]
-                keys = [key for key, name, colon in parts if colon and name in keys_of]
-                if keys:
-                    await self._client.unlink(*keys)
+                of_model: dict[bytes, list[bytes]] = {}
+                for key in found:
+                    name, colon, _ = key.partition(b"}:")[2].partition(b":")
+                    if colon and name in keys_of and key not in locks:
+                        of_model.setdefault(name, []).append(key)
+                for name, some in of_model.items():
+                    await self._unlink(keys_of[name], removal, some)
             for stream in {keys.changes for keys in keys_of.values()}:
                 # Whoever has a model of the bucket in memory reads a change without a predecessor, and drops it.
                 async with self._client.pipeline(transaction=True) as pipe:
                     pipe.xtrim(stream, maxlen=0, approximate=False)
                     pipe.xadd(stream, {"sequence": 0})
                     await pipe.execute()
-            for name in keys_of:
+            for name, keys in keys_of.items():
                 await unlist_model(self._client, self._key, name.decode())
+                await self._unlink(keys, removal, [keys.importing])
+
+    async def _unlink(self, keys: OwnModelKeys, removal: str, some: Sequence[str | bytes]) -> None:
+        """Remove some keys of a model, unless another removal or an import has begun meanwhile."""
+        problem = f"another removal of {keys.name}, or an import into it, has begun: this one has ended"
+        try:
+            pipe: Any
+            async with self._client.pipeline(transaction=True) as pipe:
+                await pipe.watch(keys.importing)
+                if await pipe.get(keys.importing) != removal.encode():
+                    raise StoreUnavailable(problem)
+                pipe.multi()
+                pipe.unlink(*some)
+                await pipe.execute()
+        except WatchError as error:
+            raise StoreUnavailable(problem) from error
 
     async def remove_idle(self, until: float) -> int:
         """Remove the models that were not used after ``until``, and return how many there were."""

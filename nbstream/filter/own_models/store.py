@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nbstream.bayes.counts import NO_CHANGE, ClassCounts
+from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts
 from nbstream.bayes.table_counts import make_counts
 from nbstream.errors import (
     NbstreamError,
@@ -143,9 +143,15 @@ class OwnCounts(Mirror):
         )
 
     async def apply(self, entries: StreamEntries) -> None:
-        """Apply the next changes of the bucket."""
+        """Apply the next changes of the model."""
         await super().apply(entries)
         self.bytes_used = self._measure()
+
+    def skip_to(self, position: ChangePosition) -> None:
+        """Note that no change of the bucket up to ``position`` is one of this model that it lacks."""
+        if self.position < position:
+            self.position = self._loaded_counts().position = position
+            self._wake_waiters()
 
 
 class BucketFollower(Followed):
@@ -169,16 +175,27 @@ class BucketFollower(Followed):
                 counts.end()
 
     async def apply(self, entries: StreamEntries) -> None:
-        """Apply the next changes to the models; one that they do not continue is loaded anew when it is wanted."""
-        for entry in entries:
-            for name, counts in [*self.models.items()]:
+        """Apply each change to the model that it names; where one is missing before it, all are loaded anew."""
+        for entry_id, fields in entries:
+            before, self.position = self.position, position_of(entry_id, fields)
+            name = fields.get(b"model", b"").decode()
+            if fields.get(b"predecessor") != before.stream_id:
+                self._drop_those_before(self.position)
+            elif (counts := self.models.get(name)) and counts.is_current:
                 try:
-                    if counts.is_current:
-                        await counts.apply([entry])
+                    counts.skip_to(before)
+                    await counts.apply([(entry_id, fields)])
                 except RescanNeeded as error:
                     _log.debug("own model %s: %s", name, error)
                     self._drop(name)
-            self.position = position_of(*entry)
+        for counts in self.models.values():
+            if counts.is_current:
+                counts.skip_to(self.position)
+
+    def _drop_those_before(self, position: ChangePosition) -> None:
+        for name, counts in [*self.models.items()]:
+            if counts.is_current and counts.position < position:
+                self._drop(name)
 
     def lose(self) -> None:
         """Have the models loaded anew when they are wanted; their former counts serve until then."""

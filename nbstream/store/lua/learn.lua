@@ -4,7 +4,7 @@
 -- messages of one call are distinct. Returns the stream id of the change, which is one for all lessons. Where the
 -- ledger holds another entry than the expected one of any message, nothing is changed, and the script returns for each
 -- of these the number of its lesson, from 1, and the fields and values of that entry (an empty list = there is none).
--- An import refuses all lessons with an error: the key expires soon after an import that was killed.
+-- An import refuses all lessons with an error, and so does a removal: the key expires after one that was killed.
 --
 -- A column is what one class was learned as, by people or automatically. People's columns have one vocabulary, the
 -- automatic ones another. The name of an automatic column ends in its generation: in a former one nothing is changed,
@@ -46,7 +46,7 @@ local names,  -- the distinct names of tokens and then of sums to which the less
 name_count, token_count = tonumber(name_count), tonumber(token_count)
 column_count, lesson_count = tonumber(column_count), tonumber(lesson_count)
 if redis.call('EXISTS', importing_key) == 1 then
-  return redis.error_reply('IMPORTING lessons are refused until an import into this model ends; repeat one that was killed')
+  return redis.error_reply('IMPORTING lessons are refused until an import into this model or its removal ends; repeat one that was killed')
 end
 local current_generation = redis.call('HGET', totals_key, 'generation') or '0'
 

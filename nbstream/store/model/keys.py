@@ -156,7 +156,7 @@ class ModelKeys:
 
     @property
     def importing(self) -> str:
-        """A string: which import is under way, or was killed. Lessons are refused while it is there."""
+        """A string: which import or removal is under way, or was killed. It refuses lessons."""
         return self._key("importing")
 
     @property

@@ -16,10 +16,11 @@ from nbstream.filter import OwnModelUse
 from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.filter.own_models.listing import ListedModels, changes_key, index_key, list_model
 from nbstream.filter.own_models.store import OwnModelKeys
+from nbstream.policy.own_models.names import bucket_of
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.conftest import RedisServer
 from tests.filter.own_models.site import ANN, BOB, Site, open_site, own_model
-from tests.filter.own_models.test_filters import news
+from tests.filter.own_models.test_filters import letter, news
 from tests.waiting import until
 
 
@@ -195,6 +196,25 @@ async def test_lessons_of_two_processes_at_the_same_moment_all_count_in_both(cli
             counts = await site.models.load(ANN)
             await counts.wait_until_applied((await own_model(client, ANN).position()).change.stream_id)
             assert counts.totals == stored
+
+
+async def test_a_lesson_is_applied_behind_those_of_other_models_of_its_bucket(client: Redis) -> None:
+    names = [f"{number**2}@example.org" for number in range(100)]
+    one, other = [name for name in names if bucket_of(name) == bucket_of(names[0])][:2]
+    async with open_site(client, "{address}") as site:
+        await until(lambda: all(part.is_current for part in site.models.followed))
+        for number in range(3):
+            for name in (one, other):
+                await (await site.filters.for_teacher(name)).learn(news(number), "ham", "test")
+
+        await (await site.filters.for_teacher(one)).learn(letter(1), "spam", "test")
+        loads = site.models.loads
+
+        for name, messages in ((one, (3, 1)), (other, (3, 0))):
+            counts = await site.models.load(name)
+            stored = await own_model(client, name).totals()
+            assert (counts.totals, stored.messages) == (stored, messages)
+        assert site.models.loads == loads == 2
 
 
 async def until_listed(site: Site, name: str = ANN) -> None:
