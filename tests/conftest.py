@@ -18,7 +18,7 @@ import uvloop
 from redis.asyncio import Redis
 
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.embedded.server_programs import find_servers
+from nbstream.store.server_programs import find_servers
 from tests.programs import find_program, missing
 from tests.redis_servers.programs import is_built_with_tls, server_programs
 from tests.waiting import DEADLINE_SECONDS

@@ -17,7 +17,7 @@ PACKAGE = Path(nbstream.__file__).parent
 # import each other; the small modules beside them count as folders.
 LAYERS = [
     {"addresses", "durable_files", "errors", "findings", "mail", "system_users", "threads"},
-    {"engine", "metrics", "settings", "tokens"},
+    {"engine", "file_locks", "metrics", "settings", "tokens"},
     {"bayes", "logs"},
     {"policy"},
     {"store"},
@@ -129,6 +129,7 @@ def test_no_other_modules_stand_at_the_top() -> None:
         "addresses",
         "durable_files",
         "errors",
+        "file_locks",
         "findings",
         "logs",
         "metrics",

@@ -21,11 +21,11 @@ from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.sockets import ListenerSockets
 from nbstream.daemon.status import log_ready, policy_answer, service_status
 from nbstream.engine.choice import choose_engine
+from nbstream.file_locks import lock_daemon
 from nbstream.logs import event_fields
 from nbstream.server.background import BackgroundTasks
 from nbstream.server.control_socket import ControlListener
 from nbstream.store.cancellation import cancel_and_wait
-from nbstream.store.embedded.locks import lock_daemon
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from nbstream import __version__
 from nbstream.addresses import TcpAddress
 from nbstream.daemon import config
+from nbstream.file_locks import daemon_pid
 from nbstream.logs import event_fields
 from nbstream.server import control_socket
-from nbstream.store.embedded.locks import daemon_pid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

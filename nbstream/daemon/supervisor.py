@@ -9,7 +9,6 @@ file is read, and while workers apply the settings, the parent does all of its o
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import logging
@@ -22,7 +21,7 @@ import sys
 import time
 from collections import deque
 from concurrent import futures
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -46,6 +45,7 @@ from nbstream.daemon.status import (
 from nbstream.daemon.worker import APPLIED, BEAT_SECONDS, FAILED, FAILED_FOR_GOOD, settings_file
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import WorkerFailed, WorkerFailedForGood
+from nbstream.file_locks import lock_daemon, translate_os_errors
 from nbstream.logs import event_fields
 from nbstream.metrics import (
     SUPERVISOR,
@@ -57,11 +57,10 @@ from nbstream.metrics import (
 )
 from nbstream.server.control_socket import ControlListener
 from nbstream.store.backoff import RESTART_WAITS, Backoff
-from nbstream.store.embedded.locks import lock_daemon, translate_os_errors
-from nbstream.store.embedded.server import EmbeddedRedis
+from nbstream.store.embedded import EmbeddedRedis
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from nbstream.daemon.config import Settings
     from nbstream.daemon.service_manager import ServiceManager
@@ -288,7 +287,11 @@ class Supervisor:
             join_folder(self._metrics_folder, SUPERVISOR)
             self._metrics = ProcessMetrics(MetricsRegistry(self._metrics_folder), self._engine.name)
             self._reloader = Reloader(self._settings, self._apply_settings, self._metrics)
-            stack.enter_context(self._embedded_redis())
+            if self._settings.redis.is_embedded:  # else it would be the child of a worker, and end with that
+                embedded = EmbeddedRedis(self._settings.state_dir)
+                stack.callback(embedded.close)
+                embedded.open()
+                embedded.start()
             self._sockets = ListenerSockets(self._settings, for_workers=True)
             stack.callback(self._sockets.remove_files)
             stack.callback(self._sockets.close)
@@ -300,19 +303,6 @@ class Supervisor:
         if self._failure:
             raise self._failure
         _log.info("stopped")
-
-    @contextmanager
-    def _embedded_redis(self) -> Iterator[None]:
-        """Use the embedded server, so that it does not end with the last worker; the first one starts it."""
-        if not self._settings.redis.is_embedded:
-            yield
-            return
-        embedded = EmbeddedRedis(self._settings.state_dir)
-        try:
-            asyncio.run(embedded.join())
-            yield
-        finally:
-            asyncio.run(embedded.release())
 
     def _control_listener(self) -> ControlListener:
         handlers: Mapping[str, Callable[[Callable[[Mapping[str, object]], None]], object]] = {

@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from nbstream.store.connection import ConnectionOptions, DurabilityRisk, durability_risks, open_client
-from nbstream.store.embedded.server_programs import find_servers
+from nbstream.store.server_programs import find_servers
 from tests.conftest import RedisServer
 from tests.deploy.postfix import DEPLOY
 from tests.integration.daemon import command

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from nbstream.store.embedded.server_programs import find_servers
+from nbstream.store.server_programs import find_servers
 from tests.conftest import RedisServer
 from tests.frozen.sessions import RECORDINGS, recorded
 

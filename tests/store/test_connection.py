@@ -12,9 +12,9 @@ from nbstream.cli.exit_codes import EX_CONFIG, exit_code
 from nbstream.errors import StoreForbids, StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, DurabilityRisk, durability_risks, open_client
 from nbstream.store.connection.options import TlsOptions
-from nbstream.store.embedded.server_programs import find_servers
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
+from nbstream.store.server_programs import find_servers
 from tests.conftest import RedisServer
 from tests.integration.daemon import free_port
 from tests.programs import missing

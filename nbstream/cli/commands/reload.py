@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.daemon import config
 from nbstream.errors import ConfigError, NbstreamError, NotRunning
+from nbstream.file_locks import daemon_pid
 from nbstream.server import control_socket
-from nbstream.store.embedded.locks import daemon_pid
 
 if TYPE_CHECKING:
     from nbstream.daemon.config import Settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -17,7 +18,7 @@ from nbstream.engine.choice import PYTHON, Engine
 from nbstream.filter.own_models import store as own_models
 from nbstream.filter.own_models.store import OwnModelKeys, OwnModels
 from nbstream.store import connection
-from nbstream.store.embedded.server import EmbeddedRedis
+from nbstream.store.embedded import EmbeddedRedis
 from nbstream.store.mirror.follower import SAME_SERVER_BLOCK_SECONDS, Followed, Follower
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.keys import ModelKeys
@@ -71,7 +72,7 @@ class RedisClients:
 async def open_redis(
     settings: Settings, report_loss: Callable[[str], object] = lambda _: None
 ) -> AsyncIterator[RedisClients]:
-    """Open two clients and join the users of the embedded server; all of that is given back at the end.
+    """Open two clients; at the end they are closed, and an embedded server that this process has started ends.
 
     ``report_loss`` is called with the reason each time that all connections are dropped, because another server
     answers or the server is not the primary any more. No server is contacted or started here. Raises
@@ -81,8 +82,8 @@ async def open_redis(
         embedded, options, waits_seconds = None, connection_options(settings), 0.0
         if settings.redis.is_embedded:
             embedded, waits_seconds = EmbeddedRedis(settings.state_dir), 2 * SAME_SERVER_BLOCK_SECONDS
-            stack.push_async_callback(embedded.release)
-            options = replace(options, server=f"unix://{quote(await embedded.join())}")
+            stack.push_async_callback(asyncio.to_thread, embedded.close)
+            options = replace(options, server=f"unix://{quote(embedded.open())}")
         primary = connection.open_primary(options, report_loss)
         client = connection.open_client(options, primary=primary)
         blocking_client = connection.open_client(options, 0, primary, waits_seconds)

@@ -28,10 +28,10 @@ from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
+    from nbstream.file_locks import FileLock
     from nbstream.listeners.dovecot.metrics import SpoolMetrics
     from nbstream.listeners.dovecot.spool import MessageSpool, SpoolEntry
     from nbstream.server.message_service import MessageService
-    from nbstream.store.embedded.locks import FileLock
 
 _log = logging.getLogger(__name__)
 

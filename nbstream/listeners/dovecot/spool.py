@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.delivery.maildir import unique_name
 from nbstream.durable_files import make_folder, sync_folder
-from nbstream.store.embedded.locks import FileLock
+from nbstream.file_locks import FileLock
 from nbstream.store.state_file import StateFile, used_bytes
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.durable_files import make_folder
 from nbstream.errors import InputError
-from nbstream.store.embedded.locks import FileLock
+from nbstream.file_locks import FileLock
 
 if TYPE_CHECKING:
     from nbstream.store.state_file import StateFile

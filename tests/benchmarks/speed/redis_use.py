@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from redis import Redis
 
-from nbstream.store.embedded.server import EmbeddedRedis
+from nbstream.store.embedded import EmbeddedRedis
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.listeners import Side
 from tests.benchmarks.speed.plan import BYTES_WRITTEN, READS
@@ -22,13 +22,14 @@ from tests.benchmarks.speed.processes import cpu_seconds
 def embedded_redis(state: Path) -> Iterator[Redis]:
     """Run the embedded server of a state folder; yields a client of it."""
     embedded = EmbeddedRedis(state)
-    address = asyncio.run(embedded.join())
+    address = embedded.open()
+    embedded.start()
     asyncio.run(embedded.ensure_running())
     try:
         with Redis(unix_socket_path=address) as client:
             yield client
     finally:
-        asyncio.run(embedded.release())
+        embedded.close()
 
 
 def client_of(state: Path) -> Redis:

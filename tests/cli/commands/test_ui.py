@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli.main import main
 from nbstream.daemon.page_links import link_note, link_url
-from nbstream.store.embedded.locks import lock_daemon
+from nbstream.file_locks import lock_daemon
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.system_users import current_user
 from tests.conftest import RedisServer

@@ -11,9 +11,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -21,11 +18,10 @@ from redis.asyncio import Redis
 
 import nbstream
 from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
+from nbstream.file_locks import daemon_pid, lock_daemon
 from nbstream.server.smtp_replies import error_reply
-from nbstream.store.embedded.guardian import end_with
-from nbstream.store.embedded.locks import daemon_pid, lock_daemon
-from nbstream.store.embedded.server import LOG_BYTES, EmbeddedRedis, send_command
-from nbstream.store.embedded.server_programs import (
+from nbstream.store.embedded import LOG_BYTES, EmbeddedRedis
+from nbstream.store.server_programs import (
     ServerVersion,
     find_servers,
     read_version_record,
@@ -40,15 +36,15 @@ NewUser = Callable[..., EmbeddedRedis]
 USER_PROGRAM = """
 import asyncio, sys
 from pathlib import Path
-from nbstream.store.embedded.server import EmbeddedRedis
+from nbstream.store.embedded import EmbeddedRedis
 
 async def use_until_end_of_input() -> None:
     embedded = EmbeddedRedis(Path(sys.argv[1]))
-    await embedded.join()
+    embedded.open()
     await embedded.ensure_running()
     print("using", flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    await embedded.release()
+    embedded.close()
 
 asyncio.run(use_until_end_of_input())
 """
@@ -66,7 +62,7 @@ def state_dir(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def new_user(state_dir: Path) -> AsyncIterator[NewUser]:
-    """Makes users of the server in ``state_dir``; at the end of the test all are released."""
+    """Makes users of the server in ``state_dir``; at the end of the test all are closed."""
     users = []
 
     def make(servers: tuple[Path, ...] | None = None, folder: Path = state_dir) -> EmbeddedRedis:
@@ -75,16 +71,16 @@ async def new_user(state_dir: Path) -> AsyncIterator[NewUser]:
 
     yield make
     for user in users:
-        await user.release()
+        user.close()
 
 
 async def start(user: EmbeddedRedis) -> str:
     """Begin the use of the server and wait until it runs; return the path of its socket."""
-    address = await user.join()
+    address = user.open()
     try:
         await user.ensure_running()
     except BaseException:
-        await user.release()
+        user.close()
         raise
     return address
 
@@ -111,7 +107,7 @@ def end_user(user: subprocess.Popen[str], kill: bool) -> None:
 
 def server_pid(state_dir: Path) -> int:
     file = state_dir / "redis.server"
-    wait_until(file.read_text)  # the guardian writes it while the server already answers
+    wait_until(file.read_text)  # the starter writes it while the server perhaps already answers
     return int(file.read_text())
 
 
@@ -191,20 +187,18 @@ async def test_the_state_is_readable_by_its_owner_alone(new_user: NewUser, state
     assert [path for path in paths if path.stat().st_mode & 0o077] == []
 
 
-async def test_the_last_release_returns_when_the_server_has_ended(new_user: NewUser, state_dir: Path) -> None:
+async def test_close_returns_when_the_server_has_ended(new_user: NewUser, state_dir: Path) -> None:
     embedded = new_user()
     await start(embedded)
     server = server_pid(state_dir)
-    guardian = process_state(server)[1]
-    await embedded.release()
+    embedded.close()
     assert has_ended(server)
-    await wait_for_end(guardian)  # its exit releases its lock
 
 
 async def test_a_write_is_there_after_a_stop_and_a_start(new_user: NewUser) -> None:
     embedded = new_user()
     await set_value(await start(embedded), "key", "value")
-    await embedded.release()
+    embedded.close()
     assert await get(await start(embedded), "key") == b"value"
 
 
@@ -215,11 +209,12 @@ async def test_start_returns_when_the_stored_data_is_loaded(new_user: NewUser) -
     assert set(await reader.readexactly(n * len("+OK\r\n"))) == set(b"+OK\r\n")
     writer.close()
     await writer.wait_closed()
-    await embedded.release()
-    await embedded.join()
-    assert (
-        send_command(await start(embedded), b"DBSIZE") == b":%d\r\n" % n
-    )  # redis-py would retry while it is loading
+    embedded.close()
+    reader, writer = await asyncio.open_unix_connection(await start(embedded))
+    writer.write(b"DBSIZE\r\n")  # redis-py would retry while it is loading
+    assert await reader.readline() == b":%d\r\n" % n
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_a_killed_server_is_started_again_with_every_acknowledged_write(
@@ -249,61 +244,46 @@ async def test_a_user_killed_with_9_leaves_no_process_and_loses_nothing(
     user = start_user(state_dir)
     await set_value(str(state_dir / "redis" / "redis.sock"), "key", "value")
     server = server_pid(state_dir)
-    guardian = process_state(server)[1]
     end_user(user, kill=True)
     await wait_for_end(server)
-    await wait_for_end(guardian)
     assert await get(await start(new_user()), "key") == b"value"
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["ends", "is killed"])
-async def test_a_daemon_adopts_the_server_of_a_command_that(
+async def test_a_daemon_uses_the_server_of_a_command_and_starts_the_next_one_when_that(
     new_user: NewUser, state_dir: Path, kill: bool
 ) -> None:
     command = start_user(state_dir)
-    server = server_pid(state_dir)
+    first = server_pid(state_dir)
     daemon = new_user()
     address = await start(daemon)
-    end_user(command, kill)
+    assert server_pid(state_dir) == first
     await set_value(address, "key", "value")
-    assert server_pid(state_dir) == server
-    await daemon.release()
-    assert has_ended(server)
+    end_user(command, kill)
+    await wait_for_end(first)
+    await daemon.ensure_running()
+    assert await get(address, "key") == b"value"
+    daemon.close()
+    assert has_ended(server_pid(state_dir))
 
 
-async def test_a_release_does_not_wait_for_a_server_that_others_use(new_user: NewUser, state_dir: Path) -> None:
+async def test_the_server_stays_when_another_user_of_it_ends(new_user: NewUser, state_dir: Path) -> None:
     stays, leaves = new_user(), new_user()
     address = await start(stays)
     await start(leaves)
-    async with asyncio.timeout(10):
-        await leaves.release()
+    leaves.close()
     assert await get(address, "key") is None
     assert not has_ended(server_pid(state_dir))
 
 
-async def test_a_killed_guardian_leaves_no_orphan(new_user: NewUser, state_dir: Path) -> None:
-    embedded = new_user()
-    address = await start(embedded)
-    await set_value(address, "key", "value")
-    server = server_pid(state_dir)
-    os.kill(process_state(server)[1], signal.SIGKILL)
-    await wait_for_end(server)
-    await embedded.ensure_running()
-    assert await get(address, "key") == b"value"
-
-
-def test_a_guardian_that_is_killed_before_its_server_has_begun_leaves_no_orphan() -> None:
-    with ProcessPoolExecutor(1, get_context("fork")) as processes, pytest.raises(BrokenProcessPool):
-        processes.submit(end_with, os.getppid()).result(timeout=30)
-
-
 async def test_a_server_starts_only_after_the_end_of_its_predecessor(new_user: NewUser, state_dir: Path) -> None:
+    user = start_user(state_dir)
     embedded = new_user()
     address = await start(embedded)
     await set_value(address, "key", "value")
     server = server_pid(state_dir)
     os.kill(server, signal.SIGSTOP)
-    os.kill(process_state(server)[1], signal.SIGKILL)
+    end_user(user, kill=True)
     Path(address).unlink()
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
@@ -315,26 +295,15 @@ async def test_a_server_starts_only_after_the_end_of_its_predecessor(new_user: N
     assert await get(address, "key") == b"value"
 
 
-async def test_a_stopped_guardian_stops_the_server(new_user: NewUser, state_dir: Path) -> None:
-    await start(new_user())
-    server = server_pid(state_dir)
-    guardian = process_state(server)[1]
-    os.kill(guardian, signal.SIGINT)  # ignored: it is meant for the daemon
-    os.kill(guardian, signal.SIGTERM)
-    await wait_for_end(server)
-    await wait_for_end(guardian)
-
-
 async def test_an_interrupt_from_the_terminal_does_not_reach_the_server(
     new_user: NewUser, state_dir: Path
 ) -> None:
     await start(new_user())
     server = server_pid(state_dir)
-    guardian = process_state(server)[1]
-    assert os.getsid(server) == os.getsid(guardian) == guardian
+    assert os.getsid(server) == server
 
 
-async def test_guardian_and_server_keep_nothing_open_that_the_starter_inherited(new_user: NewUser) -> None:
+async def test_the_server_keeps_nothing_open_that_the_starter_inherited(new_user: NewUser) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
     await start(new_user())
@@ -350,7 +319,7 @@ async def test_a_state_dir_too_long_for_a_unix_socket_works_all_the_same(
     embedded = new_user(folder=tmp_path / ("ä" * 60) / ("long" * 30))
     address = await start(embedded)
     await set_value(address, "key", "value")
-    await embedded.release()
+    embedded.close()
     assert await get(await start(embedded), "key") == b"value"
 
 
@@ -415,7 +384,7 @@ async def test_a_state_of_a_newer_server_is_refused_and_stays(new_user: NewUser,
     newest, oldest = newest_and_oldest()
     writer = new_user((newest,))
     await set_value(await start(writer), "key", "value")
-    await writer.release()
+    writer.close()
     with pytest.raises(StoreIncompatible, match=r"written by .* would lose it.*Install"):
         await start(new_user((oldest,)))
     assert await get(await start(new_user((oldest, newest))), "key") == b"value"
@@ -428,10 +397,10 @@ async def test_a_state_of_an_older_server_is_opened_and_then_belongs_to_the_newe
     writer, reader = new_user((oldest,)), new_user((newest,))
     await set_value(await start(writer), "key", "value")
     written = read_version_record(state_dir / "redis")
-    await writer.release()
+    writer.close()
     assert await get(await start(reader), "key") == b"value"
     assert read_version_record(state_dir / "redis") != written
-    await reader.release()
+    reader.close()
     with pytest.raises(StoreIncompatible):
         await start(writer)
 
@@ -510,17 +479,3 @@ def test_an_unreadable_record_is_refused_and_says_what_belongs_there(tmp_path: P
     (tmp_path / "server.json").write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(StoreIncompatible, match=r"server\.json"):
         read_version_record(tmp_path)
-
-
-class DiesBeforeItRecords(EmbeddedRedis):
-    """A user that ends directly after the first answer of the server."""
-
-    def _record_version(self) -> None:
-        raise StoreUnavailable("killed here")
-
-
-async def test_the_version_is_recorded_before_the_server_can_convert_the_files(state_dir: Path) -> None:
-    with pytest.raises(StoreUnavailable, match="killed here"):
-        await start(DiesBeforeItRecords(state_dir))
-
-    assert read_version_record(state_dir / "redis") is not None

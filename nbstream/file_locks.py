@@ -65,10 +65,10 @@ class FileLock:
         """Release the lock and close the file."""
         os.close(self.descriptor)
 
-    def write_pid(self) -> None:
-        """Write this process's id into the file, for whoever is refused the lock."""
+    def write_pid(self, pid: int) -> None:
+        """Write the id of the process that has the lock into the file, for whoever is refused it."""
         os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, b"%d\n" % os.getpid(), 0)
+        os.pwrite(self.descriptor, b"%d\n" % pid, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -88,7 +88,7 @@ def lock_daemon(state_dir: Path) -> FileLock:
         lock = FileLock(path)
         for _ in range(10):
             if lock.try_lock(fcntl.LOCK_EX):
-                lock.write_pid()
+                lock.write_pid(os.getpid())
                 return lock
             time.sleep(0.02)  # daemon_pid has the lock for an instant, too
         lock.close()

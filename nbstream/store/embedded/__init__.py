@@ -1,1 +1,0 @@
-"""The Redis server that nbstream starts itself where none is configured."""
