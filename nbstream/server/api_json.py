@@ -1,7 +1,7 @@
 """JSON of nbstream: its own API over HTTP, version 1, and what commands print with ``--json``.
 
 Rules: pure. An answer contains no exception, no path and no address of this machine, and every number in it is
-finite, because JSON has no infinity. ``wire.answers`` has the shapes of the answers.
+finite, because JSON has no infinity. ``listeners/http/openapi.json`` has the shapes of the answers.
 
 Explanations, clues and thresholds are the same on the command line and over HTTP. Text of answers is what ``json``
 writes, without spaces, in a tenth of the time.
@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import orjson
 
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from nbstream.policy.explanation import Explanation
     from nbstream.policy.sender_lists import ListDecision
     from nbstream.policy.verdict import ModelState, Thresholds
-    from nbstream.server import answers
 
+
+JsonObject: TypeAlias = dict[str, Any]
 
 PATH_PREFIX = "/v1/"
 PROBLEM_TYPE = "application/problem+json"
@@ -51,7 +52,7 @@ class HttpProblem:
     status: int
     detail: str
 
-    def body(self) -> answers.Problem:
+    def body(self) -> JsonObject:
         """Return the members of the problem; its type is that of its status."""
         title = HTTPStatus(self.status).phrase
         return {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
@@ -73,7 +74,7 @@ def is_message_id(text: str) -> bool:
     return _MESSAGE_ID.fullmatch(text) is not None
 
 
-def check_to_json(check: Check, model: str) -> answers.Check:
+def check_to_json(check: Check, model: str) -> JsonObject:
     """Return the answer to a check by the model of this name; ``score`` is in nats, before calibration."""
     return {
         "id": check.id,
@@ -91,23 +92,23 @@ def check_to_json(check: Check, model: str) -> answers.Check:
     }
 
 
-def listed_to_json(listed: ListDecision | None) -> answers.WithListed:
+def listed_to_json(listed: ListDecision | None) -> JsonObject:
     """Return the member that says what a sender list says; of users it does not say which one."""
     return {"listed": {"decision": listed.name, "owner": str(listed.owner)}} if listed else {}
 
 
-def kind_to_json(scores: KindScores | None) -> answers.WithKind:
+def kind_to_json(scores: KindScores | None) -> JsonObject:
     """Return the member that says how probable each kind is; there is none where nothing is known of kinds."""
     if scores is None:
         return {}
-    kinds: list[answers.Kind] = [
+    kinds: list[JsonObject] = [
         {"name": name, "probability": probability, "clues": clues_to_json(scores.clues[name])}
         for name, probability in scores.probabilities.items()
     ]
     return {"kind": {"name": scores.kind, "kinds": kinds, "missing": dict(scores.missing)}}
 
 
-def lesson_to_json(lesson: FeedbackResult) -> answers.Lesson:
+def lesson_to_json(lesson: FeedbackResult) -> JsonObject:
     """Return the answer to feedback: what it did, and the verdict on the message before and after."""
     return {
         "id": lesson.after.id,
@@ -121,7 +122,7 @@ def lesson_to_json(lesson: FeedbackResult) -> answers.Lesson:
     }
 
 
-def model_to_json(status: ModelStatus) -> answers.Model:
+def model_to_json(status: ModelStatus) -> JsonObject:
     """Return the answer that describes the state of the model."""
     return {
         "name": status.name,
@@ -139,7 +140,7 @@ def health_to_json(*, ready: bool, degraded: Mapping[str, str]) -> dict[str, Any
     return {"ready": ready, "degraded": dict(degraded)}
 
 
-def _assessment_to_json(check: Check) -> answers.Opinion:
+def _assessment_to_json(check: Check) -> JsonObject:
     return {"verdict": str(check.verdict), "probability": check.probability}
 
 
@@ -148,7 +149,7 @@ def iso_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().isoformat(timespec="milliseconds")
 
 
-def _discount_to_json(explanation: Explanation) -> answers.Discount | None:
+def _discount_to_json(explanation: Explanation) -> JsonObject | None:
     discount = explanation.discount
     if discount is None:
         return None
@@ -163,7 +164,7 @@ def _discount_to_json(explanation: Explanation) -> answers.Discount | None:
     }
 
 
-def explanation_to_json(explanation: Explanation) -> answers.Explanation:
+def explanation_to_json(explanation: Explanation) -> JsonObject:
     """Return the whole explanation with all its clues; the counts are numbers of messages, by their weight."""
     return {
         "time": iso_time(explanation.at),
@@ -190,17 +191,17 @@ def explanation_to_json(explanation: Explanation) -> answers.Explanation:
     }
 
 
-def message_record_to_json(record: MessageRecord) -> answers.Known:
+def message_record_to_json(record: MessageRecord) -> JsonObject:
     """Return what is known of a message by its id: its last check, its label, and why then and why now."""
     remembered, entry = record.checked, record.entry
-    last_check: answers.Remembered | None = None
+    last_check: JsonObject | None = None
     if remembered:
         last_check = {
             "verdict": remembered.verdict,
             "probability": remembered.probability,
             "policy": remembered.policy,
         }
-    learned_as: answers.LedgerEntry | None = None
+    learned_as: JsonObject | None = None
     if entry:
         learned_as = {
             "label": entry.class_name,
@@ -218,7 +219,7 @@ def message_record_to_json(record: MessageRecord) -> answers.Known:
     }
 
 
-def thresholds_to_json(thresholds: Thresholds) -> answers.Thresholds:
+def thresholds_to_json(thresholds: Thresholds) -> JsonObject:
     """Return the thresholds; a threshold that is never reached is null."""
     return {
         "unsure": thresholds.unsure,
@@ -233,12 +234,12 @@ def _reachable(threshold: float | None) -> float | None:
     return None if threshold == math.inf else threshold
 
 
-def learned_counts(state: ModelState) -> answers.Counts:
+def learned_counts(state: ModelState) -> JsonObject:
     """Return how many messages of each class are learned."""
     return {"ham": state.learned["ham"], "spam": state.learned["spam"]}
 
 
-def clues_to_json(clues: Sequence[Clue]) -> list[answers.Clue]:
+def clues_to_json(clues: Sequence[Clue]) -> list[JsonObject]:
     """Return the clues in their order, the strongest first, each with the part of the message it comes from."""
     ratios = ((clue.token.decode("utf-8", "replace"), clue.log_ratio) for clue in clues)
     return [{"token": token, "from": token_origin(token), "log_ratio": log_ratio} for token, log_ratio in ratios]

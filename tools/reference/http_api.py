@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import Any
 
-from nbstream.listeners.http import openapi
+from nbstream.listeners.http.api_v1 import openapi_document
 from tools.reference.markup import NOTICE, Undocumented, definitions, table
 
 JsonObject = dict[str, Any]
@@ -15,7 +15,7 @@ Member = tuple[str, str, str]
 
 def page() -> str:
     """Return the page as Markdown. Raises ``Undocumented``."""
-    return text_of(openapi.document(""))
+    return text_of(openapi_document(""))
 
 
 def text_of(document: JsonObject) -> str:
@@ -32,7 +32,14 @@ def text_of(document: JsonObject) -> str:
     shared = [member for member in uses if most.get(member[0]) == member]
     described = document["components"]["schemas"]
     description = f"\n{document['info']['description']}\n"
-    text = NOTICE + _INTRODUCTION + description + _ACCESS + "".join(paths) + _errors(operations.values())
+    text = (
+        NOTICE
+        + _INTRODUCTION
+        + description
+        + _ACCESS
+        + "".join(paths)
+        + _errors(document["components"]["responses"])
+    )
     text += f"\n## Members of several schemas\n\n{definitions(shared)}\n## Schemas\n"
     return text + "".join(
         _schema(name, described[name].get("description", ""), members, shared) for name, members in schemas.items()
@@ -74,14 +81,9 @@ def _is_error(status: str) -> bool:
     return int(status) >= 400
 
 
-def _errors(operations: Iterable[JsonObject]) -> str:
-    """Return what each error of the operations means; an error means the same for all of them."""
-    meanings = {
-        status: response["description"]
-        for operation in operations
-        for status, response in operation["responses"].items()
-        if _is_error(status)
-    }
+def _errors(responses: JsonObject) -> str:
+    """Return what each error means; it means the same for all operations."""
+    meanings = {status: response["description"] for status, response in responses.items()}
     return "\n## Errors\n\n" + table(("status", "meaning"), sorted(meanings.items()))
 
 

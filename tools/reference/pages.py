@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tools.reference import commands, findings, http_api, manual, metrics, schemas, settings, streams
+from tools.reference import commands, findings, http_api, manual, metrics, settings, streams
 
 ROOT = Path(__file__).parents[2]
 
-# The page of the HTTP API reads the schemas: they have to be written before it.
 PAGES: Mapping[str, Callable[[], str]] = {
-    "nbstream/listeners/http/schemas.json": schemas.text,
     "docs/reference/settings.md": settings.page,
     "docs/reference/metrics.md": metrics.page,
     "docs/reference/http-api.md": http_api.page,

@@ -1,14 +1,20 @@
-"""nbstream's own API: thin handlers between ``wire.api_json`` and the message service."""
+"""nbstream's own API: thin handlers between ``server.api_json`` and the message service.
+
+``openapi.json`` describes it, as OpenAPI 3.1. A test compares the running listener with that document, and
+generates requests from it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import json
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from nbstream.listeners.http import openapi
+from nbstream.bayes.counts import CLASSES
 from nbstream.server import api_json
 from nbstream.server.http.listener import AccessLevel, Route
 from nbstream.server.http.responses import RequestRefused, json_response
@@ -26,6 +32,14 @@ USER_FIELD = "User"
 
 _MAX_ACTOR_LENGTH = 100
 _NOT_LOADED = "no counts are loaded yet, please try again later"
+
+
+def openapi_document(version: str, class_names: Sequence[str] = CLASSES) -> dict[str, Any]:
+    """Return the description of the API for this version of the program, and a model with these classes."""
+    document: dict[str, Any] = json.loads(Path(__file__).with_name("openapi.json").read_text(encoding="utf-8"))
+    document["info"]["version"] = version
+    document["paths"]["/v1/learn"]["post"]["parameters"][0]["schema"]["enum"] = list(class_names)
+    return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +71,7 @@ class ApiV1:
         self._message_service = message_service
         self._body_reader = bodies
         self._lookups = lookups
-        self._document = openapi.document(version, message_service.runtime.spam_filter.policy.class_names)
+        self._document = openapi_document(version, message_service.runtime.spam_filter.policy.class_names)
 
     def routes(self) -> Iterable[Route]:
         """Return the route of each handler."""
