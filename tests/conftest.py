@@ -1,13 +1,10 @@
-"""Fixtures for all tests: a real Redis, and programs that may be missing, see ``tests.programs``."""
+"""Fixtures for all tests: a real Redis, and programs that may be missing, see ``tests.harness.programs``."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import socket
 import subprocess
-import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -19,9 +16,9 @@ from redis.asyncio import Redis
 
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.server_programs import find_servers
-from tests.programs import find_program, missing
-from tests.redis_servers.programs import is_built_with_tls, server_programs
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.programs import find_program, missing
+from tests.harness.redis.programs import is_built_with_tls, server_programs
+from tests.harness.redis.redis_server import RedisServer
 
 # Hypothesis would fail an example that takes 200 ms, or whose data take long to draw: busy machines do both.
 hypothesis.settings.register_profile(
@@ -54,50 +51,6 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
 def program() -> Callable[[str], str]:
     """The path of a program that a Debian package brings."""
     return find_program
-
-
-class RedisServer:
-    """A real server on a unix socket, without persistence; ``stop`` and ``start`` as tests need it."""
-
-    def __init__(self, binary: Path, folder: Path) -> None:
-        self.binary = binary
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
-        self.socket = folder / "redis.sock"
-        self.url = f"unix://{self.socket}"
-
-    def start(self, *options: str) -> None:
-        arguments = ["--port", "0", "--unixsocket", str(self.socket), "--dir", str(self._folder), "--save", ""]
-        self._process = subprocess.Popen(
-            [self.binary, *arguments, *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        until = time.monotonic() + DEADLINE_SECONDS
-        while not self._listens():
-            assert self._process.poll() is None, "the test's Redis did not start"
-            assert time.monotonic() < until, "the test's Redis did not answer"
-            time.sleep(0.01)
-
-    def _listens(self) -> bool:
-        # The file is there before the server listens on it, and may be left of a server that was killed.
-        with socket.socket(socket.AF_UNIX) as connection:
-            return connection.connect_ex(str(self.socket)) == 0
-
-    def hang(self) -> None:
-        """Answer nothing any more, but keep all connections."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Answer again, after ``hang``."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-            self.socket.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ from nbstream.errors import (
     StoreUnavailable,
     table_row,
 )
-from tests.error_tables import classes_without_row
+from tests.harness.error_tables import classes_without_row
 
 
 def test_a_class_without_a_row_has_that_of_its_nearest_parent() -> None:

@@ -22,8 +22,8 @@ from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.filter import FeedbackOutcome
 from nbstream.policy.verdict import Verdict
 from nbstream.spam_filter import Content
-from tests.conftest import RedisServer
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import DEADLINE_SECONDS
 
 MODEL = {"min_learned": {"spam": 3, "ham": 3}}
 SETTINGS = {"model": MODEL, "verdict": {"spam": 0.95}}

@@ -15,7 +15,7 @@ from nbstream.bayes.clues import Score, TokenClues
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import ALPHA, TokenCounts, token_log_ratios
 from nbstream.tokens.tokens import Tokens
-from tests.bayes.sample_models import sample_message, teach, token_counts, trained_counts
+from tests.harness.sample_models import sample_message, teach, token_counts, trained_counts
 
 STRENGTH = PriorStrength(occurrences=0.5, per_probability=10.0, balancing=1000.0)
 COMMON = TokenCounts(np.array([[5000, 0], [4000, 4000], [0, 0]]), Totals((9, 9), (60_000, 80_000), 20))

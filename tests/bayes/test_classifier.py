@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nbstream.bayes.classifier import Classifier, ClueLimits, prior_log_odds
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts
 from nbstream.tokens.tokens import Tokens
-from tests.bayes.sample_models import sample_message, score_of, teach, trained_counts
+from tests.harness.sample_models import sample_message, score_of, teach, trained_counts
 
 EMPTY = Tokens((), ())
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nbstream.bayes.clues import Clue, TokenClues, strongest_indices
 from nbstream.tokens.tokens import Tokens
-from tests.bayes.counted_clues import packed_clues
+from tests.harness.counted_clues import packed_clues
 
 Vote: TypeAlias = tuple[float, bytes]
 

@@ -17,7 +17,7 @@ from nbstream.bayes.counts import (
     is_sum,
 )
 from nbstream.bayes.table_counts import TableCounts
-from tests.engine.native import native_library
+from tests.harness.native import native_library
 
 # The last one begins like a sum and is a token: it is made from a header field whose name begins so.
 NAMES = [b"a", b"b", b"c", b"d", b"=d:e"]

@@ -12,7 +12,7 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.counts import Totals
 from nbstream.engine.score import MeanProbability
 from tests.bayes.test_calibration import COUNTS, MESSAGES, Labels
-from tests.engine.native import native_library
+from tests.harness.native import native_library
 
 
 @given(COUNTS, MESSAGES, st.floats(-1e3, 1e3) | st.floats(allow_nan=False, allow_infinity=False))

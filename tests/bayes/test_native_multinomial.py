@@ -16,8 +16,8 @@ from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.engine.score import NativeScoring, ScoreOptions
 from nbstream.tokens.tokens import Tokens
-from tests.bayes.sample_models import sample_message, teach, token_counts
-from tests.engine.native import native_library
+from tests.harness.native import native_library
+from tests.harness.sample_models import sample_message, teach, token_counts
 
 LIMITS = (ClueLimits(head=2, body=3, raw_header=1), ClueLimits(head=4, body=0, raw_header=2))
 # Few different counts make votes that are equal, large ones are rounded when they become floats.

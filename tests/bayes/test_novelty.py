@@ -18,8 +18,8 @@ from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM, TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, NOVELTY_SUMS, NoveltyDiscount
 from nbstream.tokens.tokens import Tokens
-from tests.bayes.counted_clues import packed_clues
-from tests.engine.native import native_library
+from tests.harness.counted_clues import packed_clues
+from tests.harness.native import native_library
 
 NOTHING: NDArray[np.int64] = np.zeros((len(CHECK_SUMS), 2), np.int64)
 LIKE = GroupTokens((20,) * 4, (20,) * 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.bayes.counted_clues import packed_clues
+from tests.harness.counted_clues import packed_clues
 
 NUMBERS = st.tuples(
     st.integers(-(2**53), 2**53) | st.integers(-9, 9),

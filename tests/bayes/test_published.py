@@ -19,7 +19,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from nbstream.bayes import BernoulliNB, MultinomialNB
 from nbstream.bayes.counts import CLASSES
-from tests.corpora import archive, unpack
+from tests.harness.corpora import archive, unpack
 
 Document: TypeAlias = tuple[str, list[str]]
 """The group, and all words."""

@@ -9,7 +9,7 @@ import pytest
 
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.table_counts import TableCounts
-from tests.engine.native import native_library
+from tests.harness.native import native_library
 
 
 def contents(counts: ClassCounts | TableCounts) -> dict[bytes, tuple[int, ...]]:

@@ -22,7 +22,7 @@ from tests.benchmarks import new_kinds
 from tests.benchmarks.page import page
 from tests.benchmarks.plan import BOTH, CORRECTED, IN_TIME, RUNS, SECTIONS, SHUFFLED, SMS, STREAMS, TREC, TREC_B
 from tests.benchmarks.runs import Run, make_all
-from tests.corpora import unpack
+from tests.harness.corpora import unpack
 
 PAGE = Path(__file__).with_name("ACCURACY.md")
 NEW_KINDS = "new-kinds"

@@ -21,7 +21,7 @@ from tests.benchmarks.plan import (
     TREC,
 )
 from tests.benchmarks.runs import Outcome, Run, make
-from tests.letters import letters, write_corpus
+from tests.harness.letters import letters, write_corpus
 
 BUDGET = {
     "asked": 0.001,

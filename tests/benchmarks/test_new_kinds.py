@@ -10,7 +10,7 @@ import pytest
 
 from tests.benchmarks import accuracy, new_kinds
 from tests.benchmarks.new_kinds import EVERYDAY, members
-from tests.letters import letters
+from tests.harness.letters import letters
 
 HTML_PART = b"Content-Type: text/html\n\n<p>meeting agenda for our readers</p>"
 

@@ -16,9 +16,9 @@ from typing import TypeAlias
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
+from tests.browser.remembered_messages import made_up_messages, remember
 from tests.browser.site import Site, check, open_site, run_aside, teach
 from tests.browser.visitor import DEADLINE_MS, Look, Visitor, launch_chromium
-from tests.remembered_messages import made_up_messages, remember
 
 OpenVisitor: TypeAlias = Callable[..., Visitor]
 

@@ -30,8 +30,8 @@ from nbstream.web.users.settings import DigestSettings
 from tests.browser.site import Site, open_site
 from tests.browser.user_site import log_user_in
 from tests.browser.visitor import NARROW, Look, Visitor, launch_chromium
-from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
-from tests.web.users.digest_site import SECTION
+from tests.harness.daemon import DEADLINE_SECONDS, free_port, wait_until
+from tests.harness.digest_site import SECTION
 from tests.web.users.test_digest_mail import DIGEST, NOW
 
 FOLDER = Path(__file__).parents[2] / "docs" / "page"

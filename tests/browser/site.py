@@ -15,8 +15,8 @@ from nbstream.daemon import config
 from nbstream.daemon.assembly.store import make_model, make_recent_messages, open_running_redis
 from nbstream.server.http.access import Role
 from nbstream.store.logins import LoginKeys, PageSessionStore
-from tests.integration.daemon import DaemonProcess, free_port, send, wait_until
-from tests.letters import letters
+from tests.harness.daemon import DaemonProcess, free_port, send, wait_until
+from tests.harness.letters import letters
 
 if TYPE_CHECKING:
     from tests.browser.visitor import Visitor

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site
 from tests.browser.visitor import Look
-from tests.integration.page_client import login_link
+from tests.harness.page_client import login_link
 
 NO_SCRIPTS = Look(scripts=False)
 

@@ -14,10 +14,10 @@ from playwright.sync_api import expect
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site, open_site, teach
 from tests.browser.visitor import NARROW, Look
-from tests.integration.daemon import command, free_port, send
+from tests.harness.admin_site import HOSTILE
+from tests.harness.daemon import command, free_port, send
+from tests.harness.digest_site import ANN, BOB, body_of
 from tests.integration.test_digest import settle
-from tests.web.admin.site import HOSTILE
-from tests.web.users.digest_site import ANN, BOB, body_of
 
 LOOKS = [Look(), Look(NARROW, "dark"), Look(scripts=False)]
 SPAM = "claim free prize winner cash offer casino bonus"

@@ -16,12 +16,12 @@ from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokens import Tokens
 from tests.browser.conftest import OpenVisitor
+from tests.browser.remembered_messages import remember
 from tests.browser.site import Site, open_site, run_aside
 from tests.browser.test_views import all_views
 from tests.browser.visitor import NARROW, Look, Visitor
-from tests.integration.daemon import send, wait_until
-from tests.letters import letters
-from tests.remembered_messages import remember
+from tests.harness.daemon import send, wait_until
+from tests.harness.letters import letters
 
 pytestmark = pytest.mark.timeout(300)  # some dozens of pages
 

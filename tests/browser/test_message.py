@@ -15,8 +15,8 @@ from nbstream.web.admin.rendering import format_probability
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site, check, open_site, teach
 from tests.browser.visitor import NARROW, Look, Visitor
-from tests.integration.daemon import wait_until
-from tests.letters import letters
+from tests.harness.daemon import wait_until
+from tests.harness.letters import letters
 
 pytestmark = pytest.mark.timeout(300)  # a daemon is started and taught first
 

@@ -10,8 +10,8 @@ from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site, open_site
-from tests.integration.daemon import send, wait_until
-from tests.letters import letters
+from tests.harness.daemon import send, wait_until
+from tests.harness.letters import letters
 
 pytestmark = pytest.mark.timeout(300)  # a daemon is started and taught first
 

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from tests.cli.taught import Taught
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
 
 
 @pytest.fixture

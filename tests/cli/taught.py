@@ -15,7 +15,7 @@ from nbstream.cli.main import main
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from tests.filter.filters import make_filter
+from tests.harness.filters import make_filter
 
 Result = TypeVar("Result")
 

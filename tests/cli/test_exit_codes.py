@@ -20,7 +20,7 @@ from nbstream.errors import (
     WorkerFailed,
     WorkerFailedForGood,
 )
-from tests.error_tables import classes_without_row
+from tests.harness.error_tables import classes_without_row
 
 
 def test_every_error_has_its_exit_code() -> None:

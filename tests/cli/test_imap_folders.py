@@ -11,7 +11,7 @@ from nbstream.cli.message_files import FolderPosition, NamedMessage
 from nbstream.errors import InputError
 from nbstream.server import imap
 from nbstream.server.imap import ImapAccount
-from tests.cli.imap_server import Server
+from tests.harness.scripted_imap_server import Server
 
 GREETING = b"* OK hello\r\n"
 CAPABILITY = b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n%b OK done\r\n"

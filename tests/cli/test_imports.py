@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 DEPENDENCIES = {re.split(r"[\[<>=]", name)[0] for name in PROJECT["dependencies"]}

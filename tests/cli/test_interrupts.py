@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.exit_codes import EX_INTERRUPTED
-from tests.conftest import RedisServer
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import DEADLINE_SECONDS
 
 BEFORE_IT_RUNS = """
 import os, signal, sys

@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from nbstream.cli.main import main
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -25,11 +25,11 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import unpack_tokens
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.conftest import RedisServer
-from tests.letters import letters
-from tests.listeners.delivered import ARRIVED, DELIVERED
-from tests.store.algebra import live_entries, stored, summed
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness.algebra import live_entries, stored, summed
+from tests.harness.delivered import ARRIVED, DELIVERED
+from tests.harness.letters import letters
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 RAWS = [raw for label, raw in letters(6 * GROUP_SIZE) if label == "spam"]
 

@@ -10,8 +10,8 @@ import pytest
 
 from nbstream.cli.exit_codes import EX_CONFIG, EX_IOERR, EX_NOINPUT, EX_SOFTWARE
 from nbstream.cli.main import main
-from tests.conftest import RedisServer
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import DEADLINE_SECONDS
 
 FULL = Path("/dev/full")
 LETTER = "Subject: Lunch\n\nShall we?\n"

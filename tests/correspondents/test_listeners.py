@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.peers import Teachers
-from tests.listeners.http.http_listener import LUNCH, PRIZE, open_http
-from tests.listeners.milter.milter_listener import HAM, SPAM, open_milter
+from tests.harness.http_listener import LUNCH, PRIZE, open_http
+from tests.harness.milter_listener import HAM, SPAM, open_milter
 
 BOB = "bob@partner.example"
 

@@ -13,10 +13,10 @@ from nbstream.correspondents.facts import DAY_SECONDS, FactHasher, KnownTime
 from nbstream.correspondents.sent_mail import SentMail
 from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, FactEntry, record_sent
 from nbstream.store.connection import ConnectionOptions, open_client
-from tests.conftest import RedisServer
 from tests.correspondents.mail import ANN, BOB, HASHER, KNOWN, OURS, READER, answer, message, sent
-from tests.store.mirror.mirrors import following
-from tests.waiting import until
+from tests.harness.mirrors import following
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 
 KEY = "{m}:correspondents"
 

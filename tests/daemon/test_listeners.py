@@ -21,7 +21,7 @@ from nbstream.filter import Filter
 from nbstream.server.peers import Peer
 from nbstream.server.settings import LimitsSettings
 from nbstream.store.model.memory_model import MemoryModel
-from tests.listeners.runtimes import make_runtime
+from tests.harness.runtimes import make_runtime
 
 ENTRIES = {entry.name: entry for entry in LISTENERS}
 

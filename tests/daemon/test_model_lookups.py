@@ -16,8 +16,8 @@ from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.daemon.parts import make_parts
 from nbstream.engine.choice import PYTHON
 from nbstream.mail.message import Message
-from tests.letters import letters
-from tests.waiting import ended, until
+from tests.harness.letters import letters
+from tests.harness.waiting import ended, until
 
 
 async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned_automatically(

@@ -13,7 +13,7 @@ from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import ProcessMetrics
 from nbstream.daemon.reloader import Reloader, ReloadResult
 from nbstream.metrics import MetricsRegistry
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.waiting import DEADLINE_SECONDS
 
 
 class FakeServer(ProcessMetrics):

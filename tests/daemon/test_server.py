@@ -26,8 +26,8 @@ from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.store.model.model import Model
 from nbstream.web.admin.requests import ADMIN_AREA
 from nbstream.web.admin.responses import cookie_name
-from tests.filter.filters import PRIZE
-from tests.listeners.http.http_listener import free_socket
+from tests.harness.filters import PRIZE
+from tests.harness.http_listener import free_socket
 
 
 class DrainedListener:

@@ -14,7 +14,7 @@ import pytest
 
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.server.background import BackgroundTasks
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 
 @pytest.fixture

@@ -1,3 +1,3 @@
-from tests.delivery.scripted import play, relay_to
+from tests.harness.scripted import play, relay_to
 
 __all__ = ["play", "relay_to"]

@@ -15,10 +15,9 @@ from nbstream.delivery.settings import RelaySettings, TlsLevel
 from nbstream.delivery.smtp_next_hop import RelayTls, SmtpNextHop, SmtpServer
 from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayUnavailable
-from tests.delivery.scripted import Play
-from tests.redis_servers.access import Certificates
-
-from .scripted_server import DEADLINE_SECONDS, ScriptedServer
+from tests.harness.redis.access import Certificates
+from tests.harness.scripted import Play
+from tests.harness.scripted_server import DEADLINE_SECONDS, ScriptedServer
 
 ALICE, BOB, CAROL, DAVE = (SmtpPath(f"{name}@a.test") for name in ("alice", "bob", "carol", "dave"))
 

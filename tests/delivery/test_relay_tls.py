@@ -15,9 +15,8 @@ from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.settings import RelaySettings, TlsLevel
 from nbstream.delivery.smtp_next_hop import RelayLogin, RelayTls, SmtpNextHop, SmtpServer
 from nbstream.errors import RelayUnavailable
-from tests.redis_servers.access import Certificates
-
-from .scripted_server import ScriptedServer
+from tests.harness.redis.access import Certificates
+from tests.harness.scripted_server import ScriptedServer
 
 OFF, MAY, ENCRYPT, VERIFY = TlsLevel
 ALL_TLS = [MAY, ENCRYPT, VERIFY]

@@ -15,10 +15,9 @@ from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, NextHopConnection, S
 from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.server.smtp_replies import error_reply
-from tests.delivery.scripted import Play, Relay
-from tests.waiting import until
-
-from .scripted_server import DEADLINE_SECONDS
+from tests.harness.scripted import Play, Relay
+from tests.harness.scripted_server import DEADLINE_SECONDS
+from tests.harness.waiting import until
 
 ALICE, BOB, CAROL = SmtpPath("alice@a.test"), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
 QUEUED = SmtpReply(250, "2.0.0 Queued")

@@ -8,7 +8,7 @@ from nbstream.delivery.next_hop import DataReplies, SmtpPath
 from nbstream.delivery.smtp_next_hop import dot_stuffed_pieces
 from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayRefused, RelayUnavailable
-from tests.delivery.scripted import Play, Relay
+from tests.harness.scripted import Play, Relay
 
 ALICE, BOB, CAROL = SmtpPath("alice@a.test"), SmtpPath("bob@b.test"), SmtpPath("carol@c.test")
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"

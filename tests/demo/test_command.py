@@ -18,7 +18,7 @@ import pytest
 from nbstream.addresses import TcpAddress
 from nbstream.demo.mail import labelled_mail
 from nbstream.demo.site import People, demo_settings
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 COMMAND = (sys.executable, "-m", "nbstream.cli", "demo", "--pause", "0")
 

@@ -28,8 +28,8 @@ import yaml
 
 from tests.deploy.containerfile import read_instructions
 from tests.deploy.plain_root import entering, make_root, run
-from tests.deploy.postfix import DEPLOY
-from tests.integration.daemon import wait_until
+from tests.harness.daemon import wait_until
+from tests.harness.postfix import DEPLOY
 
 BRIDGE = "nbstream0"
 STRANGER = "172.31.19.14"  # the bridge's own address: that of a published port's clients

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.deploy.plain_root import RootedServer, entering, learned, make_root, run, serve
-from tests.deploy.postfix import DEPLOY
-from tests.handbook.pages import page
-from tests.integration.daemon import wait_until
+from tests.harness.daemon import wait_until
+from tests.harness.handbook_pages import page
+from tests.harness.postfix import DEPLOY
 
 # A configuration with one domain, whose users are those of the machine and have a Maildir.
 CONFIGURATION = """\

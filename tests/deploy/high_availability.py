@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.deploy.postfix import DEPLOY
-from tests.integration.daemon import free_port
-from tests.redis_servers.access import Access, Certificates
-from tests.redis_servers.sentinel_set import SentinelSet
-from tests.redis_servers.server_process import ServerProcess
+from tests.harness.daemon import free_port
+from tests.harness.postfix import DEPLOY
+from tests.harness.redis.access import Access, Certificates
+from tests.harness.redis.sentinel_set import SentinelSet
+from tests.harness.redis.server_process import ServerProcess
 
 FILES = DEPLOY / "redis"
 NUMBERS = (11, 12, 13)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.deploy.dovecot import MAIL_USER
-from tests.deploy.postfix import DEPLOY
-from tests.integration.daemon import DEADLINE_SECONDS, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, wait_until
+from tests.harness.dovecot import MAIL_USER
+from tests.harness.postfix import DEPLOY
 
 PIECES = DEPLOY / "lmtp"
 

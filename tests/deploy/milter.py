@@ -18,7 +18,7 @@ from nbstream.listeners.milter.codec import (
     MilterSteps,
 )
 from nbstream.listeners.milter.replies import ContinueReply, InsertHeader, NegotiationReply
-from tests.integration.daemon import DEADLINE_SECONDS
+from tests.harness.daemon import DEADLINE_SECONDS
 
 _SKIPPED_STEPS = (
     MilterSteps.NOCONNECT | MilterSteps.NOHELO | MilterSteps.NOMAIL | MilterSteps.NORCPT | MilterSteps.NODATA

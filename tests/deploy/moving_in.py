@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.deploy.postfix import DEPLOY, SHELL_FUNCTIONS, Postfix
-from tests.handbook.pages import fenced, page, section
-from tests.integration.daemon import DaemonProcess, command, gone, wait_until
-from tests.letters import letters
+from tests.harness.daemon import DaemonProcess, command, gone, wait_until
+from tests.harness.handbook_pages import fenced, page, section
+from tests.harness.letters import letters
+from tests.harness.postfix import DEPLOY, SHELL_FUNCTIONS, Postfix
 
 _SYSTEMCTL = 'systemctl() {{ echo "$@" >> "{folder}/asked"; }}\n'
 _USER = 65534

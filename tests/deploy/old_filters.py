@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from shutil import chown
 
-from tests.integration.daemon import DEADLINE_SECONDS, free_port, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, free_port, wait_until
 
 GTUBE = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X"
 """The body that SpamAssassin and rspamd call spam whatever else there is."""

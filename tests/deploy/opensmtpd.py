@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.deploy.plain_root import RootedServer, entering, learned, make_root, run, serve
-from tests.deploy.postfix import DEPLOY
-from tests.handbook.pages import page
-from tests.integration.daemon import wait_until
+from tests.harness.daemon import wait_until
+from tests.harness.handbook_pages import page
+from tests.harness.postfix import DEPLOY
 
 # What the Debian package does when it is installed, a certificate, and a user.
 INSTALLATION = """\

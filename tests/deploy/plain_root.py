@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.daemon import wait_until
-from tests.programs import missing
+from tests.harness.daemon import wait_until
+from tests.harness.programs import missing
 
 _ALONE = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child")
 _SECONDS = 240

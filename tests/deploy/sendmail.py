@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.deploy.plain_root import RootedServer, entering, learned, make_root, run, serve
-from tests.deploy.postfix import DEPLOY
-from tests.integration.daemon import wait_until
+from tests.harness.daemon import wait_until
+from tests.harness.postfix import DEPLOY
 
 SENDMAIL = "/usr/libexec/sendmail/sendmail"
 # A configuration like Debian's, with a domain, and procmail for its mailboxes.

@@ -17,10 +17,10 @@ import pytest
 from nbstream.mail.message import Message
 from nbstream.tokens.authentication import FIELD, authentication_tokens
 from tests.deploy.milter import Milters, milters
-from tests.deploy.postfix import AFTER_QUEUE, DEPLOY, MILTER, STRANGER, Postfix, logins, open_folder
 from tests.deploy.test_postfix import SETTINGS, Site
-from tests.handbook.pages import page
-from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.harness.daemon import DaemonProcess, command, wait_until
+from tests.harness.handbook_pages import page
+from tests.harness.postfix import AFTER_QUEUE, DEPLOY, MILTER, STRANGER, Postfix, logins, open_folder
 
 MILTER_SETTINGS = DEPLOY / "postfix" / "milter" / "nbstream.yaml"
 REAL_RESULTS = {f"{FIELD}:dkim=pass", f"{FIELD}:dkim=pass:signer.example"}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.postfix import BEFORE_QUEUE, DEPLOY, FRIEND, STRANGER, Postfix, logins, open_folder
-from tests.handbook.pages import page
-from tests.integration.daemon import DaemonProcess, wait_until
-from tests.listeners.smtp.smtp_listener import HAM, SPAM
+from tests.harness.daemon import DaemonProcess, wait_until
+from tests.harness.handbook_pages import page
+from tests.harness.postfix import BEFORE_QUEUE, DEPLOY, FRIEND, STRANGER, Postfix, logins, open_folder
+from tests.harness.smtp_listener import HAM, SPAM
 
 SETTINGS = DEPLOY / "before-queue" / "nbstream.yaml"
 SENDER = "someone@elsewhere.example"

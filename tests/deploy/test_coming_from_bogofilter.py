@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.moving_in import OWN_PORT, Home, Machine
-from tests.deploy.postfix import open_folder
+from tests.harness.postfix import open_folder
 
 PRIZE = b"From: Prize Office <win@offers.example>\nSubject: You have won\n\nClaim your free prize now, %d times.\n"
 LUNCH = b"From: Ann <ann@example.org>\nSubject: Lunch?\n\nShall we have lunch on Friday, at %d?\n"

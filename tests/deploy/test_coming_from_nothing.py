@@ -12,8 +12,8 @@ from shutil import chown
 import pytest
 
 from tests.deploy.moving_in import OWN_PORT, Machine
-from tests.deploy.postfix import STRANGER, Postfix, open_folder
-from tests.integration.daemon import wait_until
+from tests.harness.daemon import wait_until
+from tests.harness.postfix import STRANGER, Postfix, open_folder
 
 MAIN = "smtpd_relay_restrictions = permit_mynetworks reject_unauth_destination\n"
 LUNCH = "Subject: {}\nFrom: Ann <ann@elsewhere.example>\nMessage-ID: <{}@elsewhere.example>\n\nLunch on Friday?\n"

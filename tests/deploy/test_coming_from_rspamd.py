@@ -14,8 +14,8 @@ import pytest
 
 from tests.deploy.moving_in import Machine
 from tests.deploy.old_filters import GTUBE, Rspamd
-from tests.deploy.postfix import STRANGER, Postfix, open_folder
-from tests.integration.daemon import free_port, wait_until
+from tests.harness.daemon import free_port, wait_until
+from tests.harness.postfix import STRANGER, Postfix, open_folder
 
 MAIN = """
 smtpd_milters = inet:127.0.0.1:{milter}

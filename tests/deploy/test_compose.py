@@ -15,7 +15,7 @@ import yaml
 from nbstream.daemon import config
 from tests.deploy.compose import USER, read_project
 from tests.deploy.plain_root import run_alone
-from tests.deploy.postfix import DEPLOY
+from tests.harness.postfix import DEPLOY
 
 COMPOSE = DEPLOY / "compose"
 PROJECT = read_project(COMPOSE)

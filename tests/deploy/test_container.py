@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.deploy.containerfile import read_instructions
-from tests.deploy.postfix import DEPLOY
+from tests.harness.postfix import DEPLOY
 
 SETTINGS_TEXT = yaml.safe_load((DEPLOY / "container" / "nbstream.yaml").read_text())
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.postfix import DEPLOY
+from tests.harness.postfix import DEPLOY
 
 pytestmark = [
     pytest.mark.soak,  # it makes a root, and builds the image with a compiler in it

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.test_dist import ROOT
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.waiting import DEADLINE_SECONDS
 
 pytestmark = [
     pytest.mark.soak,  # it builds the package, and a root with a hundred packages

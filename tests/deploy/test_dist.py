@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.postfix import DEPLOY
-from tests.programs import missing
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.postfix import DEPLOY
+from tests.harness.programs import missing
+from tests.harness.waiting import DEADLINE_SECONDS
 from tools.completion import INSTALLED
 
 ROOT = DEPLOY.parent

@@ -22,9 +22,9 @@ import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.handlers import Sink
 
-from tests.deploy.dovecot import DELETED, PIECES, Dovecot
-from tests.deploy.postfix import open_folder
-from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
+from tests.harness.daemon import DaemonProcess, command, free_port, wait_until
+from tests.harness.dovecot import DELETED, PIECES, Dovecot
+from tests.harness.postfix import open_folder
 
 REPORT = PIECES / "nbstream-report"
 MAX_MESSAGE_BYTES = 100_000

@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from nbstream.listeners.dovecot.spool import measure_backlog
-from tests.deploy.dovecot import PIECES, Dovecot
-from tests.deploy.postfix import open_folder
-from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
+from tests.harness.daemon import DaemonProcess, command, free_port, wait_until
+from tests.harness.dovecot import PIECES, Dovecot
+from tests.harness.postfix import open_folder
 
 LARGEST = 1_100_000
 LIMITS = {"max_message_bytes": LARGEST}

@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nbstream.mail import header_edits
-from tests.deploy.filter_script import SCRIPT, daemon_that_answers, functions, run
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.filter_script import SCRIPT, daemon_that_answers, functions, run
+from tests.harness.waiting import DEADLINE_SECONDS
 
 FUNCTIONS = functions()
 HEADER, BODY = b"From: ann@example.org\nSubject: Lunch\n\n", b"Shall we?\n\nAnn\n"

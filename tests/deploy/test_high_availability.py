@@ -11,14 +11,14 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from tests.deploy.high_availability import FILES, DeployedSet, denied
-from tests.handbook.pages import page
-from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.harness.daemon import DaemonProcess, command, wait_until
+from tests.harness.handbook_pages import page
+from tests.harness.letters import letters, write_corpus
+from tests.harness.redis.access import Access, Certificates
+from tests.harness.redis.cluster_set import ClusterSet
+from tests.harness.redis.server_process import ServerProcess
 from tests.integration.test_cluster import write_settings as write_cluster_settings
 from tests.integration.test_life import send
-from tests.letters import letters, write_corpus
-from tests.redis_servers.access import Access, Certificates
-from tests.redis_servers.cluster_set import ClusterSet
-from tests.redis_servers.server_process import ServerProcess
 
 ADDRESSES = {"spam": "spam@nbstream.invalid", "ham": "ham@nbstream.invalid"}
 

@@ -16,8 +16,8 @@ from nbstream.daemon import config
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from tests.deploy.lmtp import PIECES, LmtpDovecot
-from tests.deploy.postfix import LMTP, STRANGER, Postfix, logins, open_folder
-from tests.integration.daemon import DaemonProcess, wait_until
+from tests.harness.daemon import DaemonProcess, wait_until
+from tests.harness.postfix import LMTP, STRANGER, Postfix, logins, open_folder
 
 SETTINGS = PIECES / "nbstream.yaml"
 SENDER = "someone@elsewhere.example"

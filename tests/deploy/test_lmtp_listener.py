@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.lmtp import PIECES, LmtpDovecot
-from tests.deploy.postfix import LMTP, STRANGER, Postfix, logins, open_folder
-from tests.integration.daemon import DaemonProcess, wait_until
+from tests.harness.daemon import DaemonProcess, wait_until
+from tests.harness.postfix import LMTP, STRANGER, Postfix, logins, open_folder
 
 SENDER = "someone@elsewhere.example"
 

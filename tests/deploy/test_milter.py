@@ -16,9 +16,9 @@ import pytest
 
 from nbstream.mail.message import Message
 from nbstream.policy.header import HeaderPolicy, MessageReader
-from tests.corpora import trec_stream
-from tests.deploy.postfix import DEPLOY, FRIEND, MILTER, STRANGER, Postfix, logins, open_folder
-from tests.integration.daemon import DaemonProcess, command, free_port, wait_until
+from tests.harness.corpora import trec_stream
+from tests.harness.daemon import DaemonProcess, command, free_port, wait_until
+from tests.harness.postfix import DEPLOY, FRIEND, MILTER, STRANGER, Postfix, logins, open_folder
 
 PIECES = DEPLOY / "postfix" / "milter"
 SETTINGS = PIECES / "nbstream.yaml"

@@ -18,11 +18,11 @@ import pytest
 from nbstream.mail import header_edits
 from nbstream.mail.header_edits import HeaderEdits
 from nbstream.policy.header import FilterMarks
-from tests.deploy.filter_script import PIECES, SCRIPT, run
 from tests.deploy.lmtp import LmtpDovecot
-from tests.deploy.postfix import open_folder
-from tests.handbook.pages import page
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.harness.filter_script import PIECES, SCRIPT, run
+from tests.harness.handbook_pages import page
+from tests.harness.postfix import open_folder
 
 USER = 65534
 SPAM = b'From: "Prize Office" <winner@offers.example>\nSubject: You have won\n\nClaim your free prize now.\n'

@@ -15,7 +15,9 @@ from nbstream.daemon import config
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import canary, examination
 from nbstream.doctor.canary import send_canary
-from tests.deploy.postfix import (
+from tests.harness.daemon import DaemonProcess, command, wait_until
+from tests.harness.examined_sites import the
+from tests.harness.postfix import (
     AFTER_QUEUE,
     DEPLOY,
     FRIEND,
@@ -27,8 +29,6 @@ from tests.deploy.postfix import (
     logins,
     open_folder,
 )
-from tests.doctor.sites import the
-from tests.integration.daemon import DaemonProcess, command, wait_until
 
 SETTINGS = DEPLOY / "postfix" / "nbstream.yaml"
 

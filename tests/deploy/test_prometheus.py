@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import yaml
 
-from tests.deploy.postfix import DEPLOY
+from tests.harness.postfix import DEPLOY
 
 EXAMPLE = DEPLOY / "prometheus" / "prometheus.yml"
 TESTS = DEPLOY / "prometheus" / "nbstream.rules.test.yml"

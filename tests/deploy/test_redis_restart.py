@@ -15,11 +15,11 @@ from redis import Redis
 
 from nbstream.store.connection import ConnectionOptions, DurabilityRisk, durability_risks, open_client
 from nbstream.store.server_programs import find_servers
-from tests.conftest import RedisServer
-from tests.deploy.postfix import DEPLOY
-from tests.integration.daemon import command
-from tests.letters import letters
-from tests.programs import missing
+from tests.harness.daemon import command
+from tests.harness.letters import letters
+from tests.harness.postfix import DEPLOY
+from tests.harness.programs import missing
+from tests.harness.redis.redis_server import RedisServer
 
 LEARNED = 24  # messages
 READERS: dict[bytes, Callable[[Any, bytes], object]] = {

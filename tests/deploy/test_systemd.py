@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.postfix import DEPLOY
+from tests.harness.postfix import DEPLOY
 
 UNIT = DEPLOY / "systemd" / "nbstream.service"
 EXPOSURE_TENTHS = 12  # of 100: what systemd 252 finds

@@ -16,8 +16,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.deploy.watching import Prometheus, labels, named, queries, rules, watching
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
-from tests.letters import letters
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
+from tests.harness.letters import letters
 
 COUNT = 40
 """Messages of each wave."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from tests.deploy.postfix import DEPLOY
-from tests.integration.daemon import free_port, wait_until
+from tests.harness.daemon import free_port, wait_until
+from tests.harness.postfix import DEPLOY
 
 PROMETHEUS = DEPLOY / "prometheus"
 RULES = PROMETHEUS / "nbstream.rules.yml"

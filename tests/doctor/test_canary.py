@@ -21,9 +21,9 @@ from nbstream.doctor import canary
 from nbstream.doctor.canary import find_ways, make_canary, send_canary
 from nbstream.doctor.examination import Site
 from nbstream.mail.message import Message
-from tests.conftest import RedisServer
-from tests.doctor.sites import make_site, the
-from tests.integration.daemon import DaemonProcess, free_port
+from tests.harness.daemon import DaemonProcess, free_port
+from tests.harness.examined_sites import make_site, the
+from tests.harness.redis.redis_server import RedisServer
 
 CONFIG = """\
 state_dir: {folder}/state

@@ -9,8 +9,8 @@ import pytest
 from redis import Redis
 
 from nbstream.cli.main import main
-from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, free_port
+from tests.harness.daemon import DaemonProcess, free_port
+from tests.harness.redis.redis_server import RedisServer
 
 CONFIG = """\
 state_dir: {folder}/state

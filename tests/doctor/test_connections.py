@@ -47,13 +47,13 @@ from nbstream.server import probe
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.probe import Conversation
 from nbstream.store.model.keys import ModelKeys
-from tests.conftest import RedisServer
-from tests.doctor.sites import is_of, kind_names, make_site, the, wrong
-from tests.integration.daemon import DaemonProcess, free_port
-from tests.listeners.smtp.smtp_listener import Way, open_smtp_listener
-from tests.redis_servers.access import Certificates
-from tests.waiting import until
-from tests.web.user.site import PasswordTable
+from tests.harness.daemon import DaemonProcess, free_port
+from tests.harness.examined_sites import is_of, kind_names, make_site, the, wrong
+from tests.harness.redis.access import Certificates
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.smtp_listener import Way, open_smtp_listener
+from tests.harness.user_site import PasswordTable
+from tests.harness.waiting import until
 
 RUNNING = DaemonStatus(os.getpid())
 OTHER: ListenerEntry[Any, Any] = ListenerEntry("other", lambda *_: pytest.fail("it is not made"))

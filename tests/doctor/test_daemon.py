@@ -18,10 +18,10 @@ from nbstream.doctor import daemon as doctor
 from nbstream.doctor.daemon import examine_configuration, examine_daemon, open_files_finding
 from nbstream.doctor.examination import Site
 from nbstream.engine.choice import ENVIRONMENT
-from tests.conftest import RedisServer
-from tests.doctor.sites import kind_names, make_site, the
-from tests.engine.native import native_library
-from tests.integration.daemon import DaemonProcess
+from tests.harness.daemon import DaemonProcess
+from tests.harness.examined_sites import kind_names, make_site, the
+from tests.harness.native import native_library
+from tests.harness.redis.redis_server import RedisServer
 
 WORKERS = (WorkerStatus(2, "ready", 0), WorkerStatus(3, "starting", 0))
 RUNNING = DaemonStatus(os.getpid(), WORKERS, "hash", None, None, __version__)

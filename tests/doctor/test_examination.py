@@ -14,9 +14,9 @@ from nbstream.doctor import daemon, examination
 from nbstream.doctor.checks import examine
 from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks, run_parts
 from nbstream.findings import Finding, Severity
-from tests.deploy.postfix import open_folder
-from tests.doctor.sites import kind_names, make_site, the
-from tests.integration.daemon import free_port
+from tests.harness.daemon import free_port
+from tests.harness.examined_sites import kind_names, make_site, the
+from tests.harness.postfix import open_folder
 
 FINE = Finding("fine", Severity.OK, "All is well.")
 

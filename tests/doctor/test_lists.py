@@ -9,8 +9,8 @@ from nbstream.doctor import model
 from nbstream.doctor.model import examine_lists
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import SITE, ListKind
-from tests.conftest import RedisServer
-from tests.doctor.sites import make_site, the
+from tests.harness.examined_sites import make_site, the
+from tests.harness.redis.redis_server import RedisServer
 
 
 async def test_an_allowed_sender_that_nothing_can_prove_is_named(own_redis: RedisServer, tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from nbstream.doctor import machine
 from nbstream.doctor.machine import disk_finding, examine_machine
 from nbstream.findings import FindingKind
 from nbstream.listeners.dovecot.spool import SpooledMessage, keep_failed
-from tests.doctor.sites import is_of, make_site, the
-from tests.listeners.dovecot.spools import add_all
+from tests.harness.examined_sites import is_of, make_site, the
+from tests.harness.spools import add_all
 
 
 def file_system(free_bytes: int, files: int = 10**6, free_files: int = 10**6) -> os.statvfs_result:

@@ -19,9 +19,9 @@ from nbstream.listeners.stream import STREAM
 from nbstream.mail.message import Message
 from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.store.model.keys import ModelKeys
-from tests.conftest import RedisServer
-from tests.doctor.sites import NO_DAEMON, make_site, the, wrong
-from tests.filter.filters import labelled
+from tests.harness.examined_sites import NO_DAEMON, make_site, the, wrong
+from tests.harness.filters import labelled
+from tests.harness.redis.redis_server import RedisServer
 
 KEYS = ModelKeys("default")
 

@@ -12,7 +12,7 @@ import pytest
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import permissions
 from nbstream.doctor.permissions import examine_permissions
-from tests.doctor.sites import kind_names, make_site, the, wrong
+from tests.harness.examined_sites import kind_names, make_site, the, wrong
 
 STRANGER = 65534
 RUNNING = DaemonStatus(os.getpid())

@@ -19,10 +19,10 @@ from nbstream.doctor.model import examine_model
 from nbstream.doctor.redis_server import clock_finding, examine_redis, format_bytes, is_too_old
 from nbstream.findings import Finding
 from nbstream.store.connection import ConnectionOptions, DurabilityRisk, open_client
-from tests.conftest import RedisServer
-from tests.doctor.sites import kind_names, make_site, the, wrong
-from tests.integration.daemon import free_port
-from tests.waiting import until
+from tests.harness.daemon import free_port
+from tests.harness.examined_sites import kind_names, make_site, the, wrong
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 
 RISKS = redis_server.DURABILITY_RISKS
 

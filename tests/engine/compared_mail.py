@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 from tests.fuzz.target import load_target
-from tests.letters import letters
+from tests.harness.generated_mail import generated_mail
+from tests.harness.letters import letters
+from tests.harness.mutation import mutations
 from tests.listeners.smtp.test_broken_mail import RICH
-from tests.mutation import mutations
-from tests.tokens.generated_mail import generated_mail
 
 _WORDS = (
     b"Authentication-Results: y.example; spf=pass smtp.mailfrom=a@b.example\r\n",

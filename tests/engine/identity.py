@@ -31,7 +31,7 @@ from typing import Any
 from nbstream.engine.choice import LIBRARY_FILE, Engine
 from nbstream.tokens.native_tokenizer import NativeTokenizer
 from tests.engine.compared_mail import corpus_mail, mutated_mail
-from tests.engine.engine_pair import Difference, EnginePair, Site, Way, native_engine
+from tests.harness.engine_pair import Difference, EnginePair, Site, Way, native_engine
 
 _CHUNK = 5000  # messages that one pair of models checks
 

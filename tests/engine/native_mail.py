@@ -12,7 +12,7 @@ from typing import IO
 
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MimePart
-from tests.programs import find_program
+from tests.harness.programs import find_program
 
 _NATIVE = Path(__file__).parent.parent.parent / "native"
 LEFT_TO_PYTHON = b"?"

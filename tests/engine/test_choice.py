@@ -9,7 +9,7 @@ import pytest
 from nbstream.engine import choice
 from nbstream.engine.choice import ENVIRONMENT, LIBRARY_FILE, choose_engine
 from nbstream.errors import ConfigError
-from tests.engine.native import native_library
+from tests.harness.native import native_library
 
 MISSING = Path("/nonexistent/libnbstream_native.so")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nbstream.mail.message import Message
 from nbstream.tokens.native_tokenizer import NativeTokenizer
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from tests.engine.native import native_library
+from tests.harness.native import native_library
 
 _NAMES = (
     "From", "To", "Cc", "Reply-To", "Return-Path", "Sender", "Subject", "Message-ID", "Date", "X-Mailer",

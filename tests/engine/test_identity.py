@@ -10,7 +10,7 @@ import pytest
 from nbstream.engine.choice import PYTHON
 from tests.engine import identity
 from tests.engine.compared_mail import mutated_mail
-from tests.engine.native import native_library
+from tests.harness.native import native_library
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 8))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from nbstream.engine.name_numbers import make_name_numbers
-from tests.engine.native import native_library
+from tests.harness.native import native_library
 
 
 def test_both_engines_number_names_alike() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.engine.choice import LIBRARY_FILE, LibraryUnfit, load_library
-from tests.engine.native import native_library
+from tests.harness.native import native_library
 
 
 def test_a_missing_library_is_refused(tmp_path: Path) -> None:

@@ -20,9 +20,9 @@ from nbstream.mail.message import Message, decode_unread_end
 from nbstream.mail.mime import MessageLimits, parse_parameters
 from nbstream.policy.header import MessageReader
 from tests.engine.native_mail import NativeMail, build_native_mail, message_difference, running_native_mail
-from tests.expensive_messages import KNOWN
 from tests.fuzz.target import load_target
-from tests.mutation import mutations
+from tests.harness.expensive_messages import KNOWN
+from tests.harness.mutation import mutations
 
 _LIMITS = (
     MessageLimits(),

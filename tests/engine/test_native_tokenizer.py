@@ -16,12 +16,12 @@ from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.tokens.native_tokenizer import ForeignPieces, NativeTokenizer, Question
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from tests import corpora
-from tests.engine.native import native_library
-from tests.expensive_messages import KNOWN
-from tests.mutation import mutations
+from tests.harness import corpora
+from tests.harness.expensive_messages import KNOWN
+from tests.harness.generated_mail import HTML, LINKS, SCRIPTS, WORDS, generated_mail, message
+from tests.harness.mutation import mutations
+from tests.harness.native import native_library
 from tests.tokens.digests import FILE, OPTIONS, digests
-from tests.tokens.generated_mail import HTML, LINKS, SCRIPTS, WORDS, generated_mail, message
 
 MUTATED = int(os.environ.get("NBSTREAM_MUTATED", "1500"))
 """How many mutated messages are compared."""

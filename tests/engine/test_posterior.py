@@ -9,7 +9,7 @@ import pytest
 
 from nbstream.bayes.calibration import SCORE_BINS, Calibration
 from nbstream.bayes.counts import Totals
-from tests.engine.native import native_library
+from tests.harness.native import native_library
 
 _TOTALS = Totals((900, 800), (5, 5), 3)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.engine import identity
 from tests.engine.compared_mail import mutated_mail
-from tests.engine.engine_pair import native_engine
+from tests.harness.engine_pair import native_engine
 
 _ERROR = re.compile(r"^==\d+== (?=\S)", re.MULTILINE)  # the first line of each error is not indented
 _FRAME = re.compile(r"(?:at|by) 0x[0-9A-F]+: .*(?:\.rs:\d+\)|libnbstream_native)")

@@ -31,7 +31,7 @@ from nbstream.store.model.model import Model as StoredModel
 from nbstream.store.model.model import temporary_model
 from nbstream.store.settings import MinLearnedSettings, ModelSettings
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.letters import letters
+from tests.harness.letters import letters
 
 SETTINGS = Settings(model=ModelSettings(min_learned=MinLearnedSettings(spam=3, ham=3)))
 IMMEDIATE = EvaluationOptions()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nbstream.errors import InputError
 from nbstream.evaluation.streams import LabelledContent, MessageSource, merge_sources, read_stream
-from tests.letters import letters, write_corpus
+from tests.harness.letters import letters, write_corpus
 
 
 def write_text(path: Path, text: str) -> Path:

@@ -16,7 +16,7 @@ from nbstream.evaluation.suspects import SuspectRow, list_suspects, write_suspec
 from nbstream.filter.suspects import Suspect
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.memory_model import MemoryModel
-from tests.letters import letters
+from tests.harness.letters import letters
 
 SETTINGS = Settings()
 

@@ -27,7 +27,7 @@ from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
-from tests.evaluation.scored import prequential_scores, random_scores
+from tests.harness.scored import prequential_scores, random_scores
 
 PRESENT = ThresholdPolicy(0.5, 0.95)
 STRICT = ThresholdPolicy(0.5, FalsePositiveBudget(0.001))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nbstream.evaluation import tuning
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.policy.verdict import ModelState, Thresholds, decide_verdict
-from tests.evaluation.scored import prequential_scores
+from tests.harness.scored import prequential_scores
 
 PROBABILITIES = (0.01, 0.2, 0.5, 0.7, 0.95, 0.999)  # few, so that many are equal, to each other and to thresholds
 

@@ -17,7 +17,7 @@ from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.model import Model
 from nbstream.store.user_labels import UserLabels
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.letters import letters
+from tests.harness.letters import letters
 
 EMPTY: tuple[dict[str, dict[bytes, int]], dict[bytes, int]] = ({"ham": {}, "spam": {}}, {})
 SURE = AutolearnSettings(ham=0.02, spam=0.98)

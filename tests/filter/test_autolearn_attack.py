@@ -18,7 +18,7 @@ from nbstream.daemon.config import Settings
 from nbstream.filter import Filter
 from nbstream.policy.autolearn import MAX_SHIFT
 from nbstream.store.model.memory_model import MemoryModel
-from tests.letters import letters
+from tests.harness.letters import letters
 
 SETTINGS = Settings.model_validate({"autolearn": {}})
 HEADER = b"From: Zora Plim <zora@campaign.example>\r\nTo: you@victim.example\r\nSubject: zorvexa\r\n"

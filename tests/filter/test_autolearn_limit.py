@@ -19,8 +19,8 @@ from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.filter.filters import labelled
-from tests.letters import letters
+from tests.harness.filters import labelled
+from tests.harness.letters import letters
 
 SPAM_TO_WATCH = next(raw for label, raw in letters(50, seed=9) if label == "spam")
 

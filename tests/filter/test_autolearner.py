@@ -26,12 +26,12 @@ from nbstream.store.model.history import LessonNote
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch
-from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, make_site, taught_site
-from tests.filter.filters import with_parts
-from tests.letters import letters
-from tests.store.algebra import live_entries, stored, summed
-from tests.waiting import until
+from tests.harness.algebra import live_entries, stored, summed
+from tests.harness.filters import with_parts
+from tests.harness.letters import letters
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 
 
 @pytest.mark.parametrize(

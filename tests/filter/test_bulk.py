@@ -24,13 +24,13 @@ from nbstream.store.model.commit import CommitResult
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch
-from tests.conftest import RedisServer
 from tests.filter.autolearn_site import EMPTY, letters_of, taught_site
-from tests.filter.filters import Together, labelled, make_filter, with_parts
-from tests.letters import letters
-from tests.store.algebra import live_entries, prequential_scores, prequential_scores_of_entries, stored, summed
-from tests.store.proxy import Fate, Proxy
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.algebra import live_entries, prequential_scores, prequential_scores_of_entries, stored, summed
+from tests.harness.filters import Together, labelled, make_filter, with_parts
+from tests.harness.letters import letters
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import DEADLINE_SECONDS
 
 SOURCE = FeedbackSource("test", "nobody")
 

@@ -16,7 +16,7 @@ from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Verdict
 from nbstream.store.canaries import Canaries
-from tests.filter.filters import PRIZE, make_filter, with_parts
+from tests.harness.filters import PRIZE, make_filter, with_parts
 
 NEVER_SPAM = ThresholdPolicy(0.5, 0.999)
 

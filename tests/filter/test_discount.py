@@ -14,10 +14,10 @@ from nbstream.policy.verdict import UNLIKE_SPAM, Verdict
 from nbstream.store.model.model import Model
 from nbstream.tokens.private_tokens import PrivateTokenizer, TokenHasher
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.engine.native import native_library
 from tests.filter.autolearn_site import taught_site
-from tests.filter.filters import make_filter, with_parts
-from tests.letters import letters
+from tests.harness.filters import make_filter, with_parts
+from tests.harness.letters import letters
+from tests.harness.native import native_library
 
 # The words are those of spam, and all else is new: another program wrote it, for another sender.
 NEWS = b"""Return-Path: <bounce-7.ab@mail.shop.example>

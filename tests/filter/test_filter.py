@@ -42,11 +42,11 @@ from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessage
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.tokens.tokens import Tokens
-from tests.conftest import RedisServer
-from tests.filter.filters import PRIZE, Together, budgeted_filter, labelled, make_filter, with_parts
-from tests.letters import letters
-from tests.store.mirror.mirrors import running
-from tests.store.proxy import Fate, Proxy
+from tests.harness.filters import PRIZE, Together, budgeted_filter, labelled, make_filter, with_parts
+from tests.harness.letters import letters
+from tests.harness.mirrors import running
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
 
 
 class Recorder(FilterObserver):

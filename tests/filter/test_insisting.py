@@ -26,12 +26,12 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.conftest import RedisServer
-from tests.filter.disputes import DISPUTED, SIMILAR, teach_dispute
-from tests.filter.filters import labelled, make_filter, with_parts
-from tests.store.algebra import stored, summed
-from tests.store.proxy import Fate, Proxy
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.algebra import stored, summed
+from tests.harness.disputes import DISPUTED, SIMILAR, teach_dispute
+from tests.harness.filters import labelled, make_filter, with_parts
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import DEADLINE_SECONDS
 
 DAY = 86_400.0
 KEY = DISPUTED.key

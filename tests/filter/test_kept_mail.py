@@ -17,7 +17,7 @@ from nbstream.policy.verdict import Verdict
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage
 from tests.filter.autolearn_site import EMPTY, NEEDED, SURE, AutolearnSite, letters_of, make_site
-from tests.store.algebra import live_entries, stored, summed
+from tests.harness.algebra import live_entries, stored, summed
 
 HAM_NEEDED = NEEDED["ham"]
 

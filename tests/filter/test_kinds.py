@@ -21,11 +21,11 @@ from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.history import HistorySelection
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.filter.filters import labelled, make_filter, with_parts
-from tests.letters import letters
-from tests.store.algebra import NOTHING, stored, summed
-from tests.store.transfer.model_archives import export_model, import_model, open_model
+from tests.harness.algebra import NOTHING, stored, summed
+from tests.harness.filters import labelled, make_filter, with_parts
+from tests.harness.letters import letters
+from tests.harness.model_archives import export_model, import_model, open_model
+from tests.harness.redis.redis_server import RedisServer
 
 MESSAGES = [Message.parse(raw) for _, raw in letters(8)]
 CLASS_NAMES = ("ham", "spam", "newsletter", "notification")

@@ -19,13 +19,13 @@ from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.filter.filters import PRIZE, make_filter, with_parts
-from tests.letters import letters
-from tests.store.algebra import live_entries, stored, summed
-from tests.store.mirror.mirrors import running
-from tests.store.proxy import Fate, Proxy
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.algebra import live_entries, stored, summed
+from tests.harness.filters import PRIZE, make_filter, with_parts
+from tests.harness.letters import letters
+from tests.harness.mirrors import running
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import DEADLINE_SECONDS
 
 LETTERS = [(label, Message.parse(raw)) for label, raw in letters(100)]
 

@@ -10,8 +10,8 @@ from redis.asyncio import Redis
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import Verdict
-from tests.filter.filters import make_filter
-from tests.letters import letters
+from tests.harness.filters import make_filter
+from tests.harness.letters import letters
 
 HEADER = b"From: news@other.example\r\nSubject: hello\r\nContent-Type: text/html\r\n\r\n"
 HAM = b"<p>meeting lunch report friday</p>\r\n"

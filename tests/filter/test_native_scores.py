@@ -18,9 +18,9 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.stored_form import pack_explanation
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.engine.native import native_library
-from tests.letters import letters
-from tests.mutation import mutations
+from tests.harness.letters import letters
+from tests.harness.mutation import mutations
+from tests.harness.native import native_library
 
 NOW = 1_800_000_000.0
 POLICY = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.1, 0.9)), {"spam": 1, "ham": 1})

@@ -27,9 +27,9 @@ from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.stored_form import pack_explanation
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.private_tokens import is_private
-from tests.engine.native import native_library
-from tests.filter.filters import labelled
-from tests.letters import letters
+from tests.harness.filters import labelled
+from tests.harness.letters import letters
+from tests.harness.native import native_library
 
 LETTERS = list(letters(160, seed=3))
 

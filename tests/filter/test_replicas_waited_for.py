@@ -10,9 +10,9 @@ from nbstream.errors import StoreRefuses
 from nbstream.filter import FeedbackOutcome, Filter
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.filter.filters import PRIZE, make_filter, with_parts
-from tests.store.replicas import Pair, replicated
+from tests.harness.filters import PRIZE, make_filter, with_parts
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.redis.replicas import Pair, replicated
 
 
 def waiting_filter(pair: Pair, seconds: float) -> Filter:

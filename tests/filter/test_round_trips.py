@@ -11,11 +11,11 @@ from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.filter.filters import PRIZE, make_filter
-from tests.letters import letters
-from tests.store.mirror.mirrors import running
-from tests.store.proxy import Fate, Proxy
+from tests.harness.filters import PRIZE, make_filter
+from tests.harness.letters import letters
+from tests.harness.mirrors import running
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
 
 
 async def test_a_lesson_takes_one_round_trip_and_relearning_and_unlearning_two(

@@ -7,7 +7,7 @@ from nbstream.daemon.config import Settings
 from nbstream.filter.suspects import find_suspects
 from nbstream.mail.message import Message
 from nbstream.store.model.memory_model import MemoryModel
-from tests.letters import letters
+from tests.harness.letters import letters
 
 
 async def test_a_check_without_a_lesson_is_that_after_it_was_taken_back() -> None:

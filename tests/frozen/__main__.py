@@ -4,8 +4,8 @@ import tempfile
 from pathlib import Path
 
 from nbstream.store.server_programs import find_servers
-from tests.conftest import RedisServer
 from tests.frozen.sessions import RECORDINGS, recorded
+from tests.harness.redis.redis_server import RedisServer
 
 with tempfile.TemporaryDirectory() as name:
     redis_folder, folder = Path(name, "redis"), Path(name, "daemon")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from tests.integration.daemon import DEADLINE_SECONDS
-from tests.listeners.milter import milter_frames
+from tests.harness import milter_frames
+from tests.harness.daemon import DEADLINE_SECONDS
 
 
 @dataclass(frozen=True)

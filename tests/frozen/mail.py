@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.letters import letters
+from tests.harness.letters import letters
 
 SPAM = (
     b"Received: from offers.example (offers.example [203.0.113.9]) by mx.example.org; "

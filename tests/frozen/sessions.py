@@ -14,8 +14,8 @@ from redis import Redis
 
 from tests.frozen.clients import Content, Transcript, delivered, milter_session, one_request, shown, smtp_session
 from tests.frozen.mail import HAM, MESSAGES, SPAM, TAUGHT
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command
-from tests.listeners.milter import milter_frames
+from tests.harness import milter_frames
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command
 
 RECORDINGS = Path(__file__).parent / "recordings"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.conftest import RedisServer
 from tests.frozen.sessions import RECORDINGS, recorded
+from tests.harness.redis.redis_server import RedisServer
 
 
 def test_every_listener_and_command_answers_as_recorded(tmp_path: Path, own_redis: RedisServer) -> None:

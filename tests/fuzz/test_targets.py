@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fuzz.target import load_target, target_names
-from tests.mutation import mutations
+from tests.harness.mutation import mutations
 
 every_target = pytest.mark.parametrize("name", target_names())
 

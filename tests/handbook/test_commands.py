@@ -18,9 +18,9 @@ import pytest
 from nbstream.cli.command_line import build_parser
 from nbstream.daemon.config import load_settings
 from nbstream.demo.mail import labelled_mail
-from tests.handbook.pages import PAGES, README, ROOT, fenced, indented, name_of, page, paste, run, section
-from tests.integration.daemon import DaemonProcess
-from tests.redis_servers.access import Certificates
+from tests.harness.daemon import DaemonProcess
+from tests.harness.handbook_pages import PAGES, README, ROOT, fenced, indented, name_of, page, paste, run, section
+from tests.harness.redis.access import Certificates
 
 SHOWN = [
     (name_of(path), line)

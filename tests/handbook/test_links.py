@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nbstream
-from tests.handbook.pages import OUTSIDE, PAGES, ROOT, name_of
+from tests.harness.handbook_pages import OUTSIDE, PAGES, ROOT, name_of
 
 PACKAGE = Path(nbstream.__file__).parent
 _OUTSIDE = re.compile(r"https?://")

@@ -21,10 +21,10 @@ from typing import Any
 import pytest
 
 from nbstream import SpamFilter
-from tests.handbook.pages import ROOT, fenced, page
-from tests.integration.daemon import free_port
-from tests.letters import letters
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.daemon import free_port
+from tests.harness.handbook_pages import ROOT, fenced, page
+from tests.harness.letters import letters
+from tests.harness.waiting import DEADLINE_SECONDS
 
 EXAMPLES = ROOT / "docs" / "examples"
 

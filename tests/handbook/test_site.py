@@ -9,8 +9,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.handbook.pages import ROOT
-from tests.programs import missing
+from tests.harness.handbook_pages import ROOT
+from tests.harness.programs import missing
 
 
 def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:

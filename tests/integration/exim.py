@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from shutil import chown
 
-from tests.handbook.pages import page
-from tests.integration.daemon import DEADLINE_SECONDS
-from tests.programs import missing
+from tests.harness.daemon import DEADLINE_SECONDS
+from tests.harness.handbook_pages import page
+from tests.harness.programs import missing
 
 _USER = 65_533
 _RUN = 'mount --bind "$0/passwd" /etc/passwd && mount --bind "$0/group" /etc/group && exec "$@"'

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, send, wait_until, write_config
-from tests.letters import letters
+from tests.harness.daemon import DaemonProcess, command, send, wait_until, write_config
+from tests.harness.letters import letters
+from tests.harness.redis.redis_server import RedisServer
 
 KEY = "nbstream:{default}:"
 TAUGHT = list(letters(120))

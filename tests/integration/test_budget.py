@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, wait_until, write_config
-from tests.letters import letters
+from tests.harness.daemon import DaemonProcess, command, wait_until, write_config
+from tests.harness.letters import letters
+from tests.harness.redis.redis_server import RedisServer
 
 LETTERS = list(letters(60))
 HAM = [raw for label, raw in LETTERS if label == "ham"]

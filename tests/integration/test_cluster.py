@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess, wait_until
-from tests.integration.traffic import IN, Traffic, audit, stream_answers
-from tests.redis_servers.cluster_set import ClusterSet
-from tests.redis_servers.server_process import ServerProcess
+from tests.harness.daemon import DaemonProcess, wait_until
+from tests.harness.redis.cluster_set import ClusterSet
+from tests.harness.redis.server_process import ServerProcess
+from tests.harness.traffic import IN, Traffic, audit, stream_answers
 
 
 class ModelServers:

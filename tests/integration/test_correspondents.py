@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
 from tests.integration.workers import MANY, Site
 
 ANN, BOB = "ann@example.org", "bob@partner.example"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess, command
+from tests.harness.daemon import DaemonProcess, command
+from tests.harness.digest_site import body_of
+from tests.harness.mail_server import MailServer, open_mail_server
 from tests.integration.test_quarantine import ODD, send, teach
-from tests.web.users.digest_site import body_of
-from tests.web.users.mail_server import MailServer, open_mail_server
 
 
 @pytest.fixture

@@ -23,11 +23,11 @@ import pytest
 
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
 from nbstream.mail.message import Message
-from tests.deploy.filter_script import SCRIPT
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
-from tests.integration.spool_client import REFUSED, TAKEN, report
+from tests.harness import milter_frames as wire
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.harness.filter_script import SCRIPT
+from tests.harness.spool_client import REFUSED, TAKEN, report
 from tests.integration.workers import Site, logged_events
-from tests.listeners.milter import milter_frames as wire
 
 PACE_SECONDS = 0.02  # between two messages of one client
 RELOADS = 5

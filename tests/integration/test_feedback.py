@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, wait_until, write_config
+from tests.harness.daemon import DaemonProcess, command, wait_until, write_config
+from tests.harness.redis.redis_server import RedisServer
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
 KEY = "nbstream:{default}:"

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.harness.daemon import DaemonProcess, command, wait_until
+from tests.harness.programs import missing
+from tests.harness.redis.redis_server import RedisServer
 from tests.integration.test_life import send
-from tests.programs import missing
 
 FEEDBACK = "spam@nbstream.invalid"
 CHECKED = "nbstream_score_probability_count"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from tests.integration.daemon import DaemonProcess, wait_until
+from tests.harness.daemon import DaemonProcess, wait_until
 from tests.integration.test_life import send
 
 SPAM = "spam@nbstream.invalid"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RedisServer
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
+from tests.harness.redis.gate import Behaviour, Gate
+from tests.harness.redis.redis_server import RedisServer
 from tests.integration.workers import send
-from tests.store.gate import Behaviour, Gate
 
 LISTENERS = "{smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}, stream: {}}"
 BREAKING = [behaviour for behaviour in Behaviour if behaviour is not Behaviour.PASS]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command
 
 LISTENERS = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}"
 MAIL = "From: a@example.org\nSubject: prize\n\nYou have won a prize\n"

@@ -13,12 +13,12 @@ import pytest
 from nbstream.training.imap import ImapMailboxes
 from nbstream.training.letters import FolderRole, Letter, LetterFlags, LetterPlace, SkippedMail
 from nbstream.training.template import UrlTemplate, parse_template
-from tests.conftest import RedisServer
-from tests.deploy.postfix import open_folder
-from tests.handbook.pages import page
-from tests.integration.daemon import command
-from tests.integration.imap_server import ImapServer
-from tests.letters import letters
+from tests.harness.daemon import command
+from tests.harness.handbook_pages import page
+from tests.harness.imap_server import ImapServer
+from tests.harness.letters import letters
+from tests.harness.postfix import open_folder
+from tests.harness.redis.redis_server import RedisServer
 
 USERS = {"ann": "secret", "bob@example.org": "of-bob"}
 SHARED = """\

@@ -17,12 +17,12 @@ from nbstream.cli.imap_folders import FolderRequest, parse_imap_url, read_folder
 from nbstream.errors import InputError
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.server import imap
-from tests.cli.imap_server import Server
-from tests.conftest import RedisServer
-from tests.deploy.dovecot import DELETED
-from tests.deploy.postfix import open_folder
-from tests.integration.daemon import command, wait_until
-from tests.integration.imap_server import ImapServer
+from tests.harness.daemon import command, wait_until
+from tests.harness.dovecot import DELETED
+from tests.harness.imap_server import ImapServer
+from tests.harness.postfix import open_folder
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.scripted_imap_server import Server
 
 
 @pytest.fixture(scope="module")

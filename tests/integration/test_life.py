@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess, command, free_port, gone, wait_until
+from tests.harness.daemon import DaemonProcess, command, free_port, gone, wait_until
 
 MESSAGE = b"Subject: hello\r\n\r\nHow are you?\r\n"
 

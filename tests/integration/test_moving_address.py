@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess
+from tests.harness.daemon import DaemonProcess
+from tests.harness.redis.moving_address import MovingAddress, moving_address
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 from tests.integration.test_life import send
-from tests.store.connections import MovingAddress, moving_address
-from tests.waiting import until
 
 SPAM = "spam@nbstream.invalid"
 LESSONS = 20

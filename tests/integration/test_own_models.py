@@ -27,9 +27,9 @@ from nbstream.filter.own_models.store import OwnModelKeys
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, wait_until
-from tests.store.algebra import live_entries, stored, summed
+from tests.harness.algebra import live_entries, stored, summed
+from tests.harness.daemon import DaemonProcess, wait_until
+from tests.harness.redis.redis_server import RedisServer
 
 ANN, BOB, EVE = "ann@example.org", "bob@example.org", "eve@other.example"
 

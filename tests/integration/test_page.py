@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
-from tests.integration.page_client import link_token, login_link
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
+from tests.harness.page_client import link_token, login_link
 from tests.integration.workers import MANY, Site
 
 

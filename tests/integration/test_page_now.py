@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
-from tests.integration.page_client import link_token, login_link
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
+from tests.harness.page_client import link_token, login_link
 from tests.integration.workers import LISTENERS, Site, send
 
 MANY = 12

@@ -15,9 +15,9 @@ import pytest
 from redis import Redis
 
 from nbstream.store.recent.stored_form import decompress_first
-from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, send, wait_until, write_config
-from tests.letters import letters
+from tests.harness.daemon import DaemonProcess, command, send, wait_until, write_config
+from tests.harness.letters import letters
+from tests.harness.redis.redis_server import RedisServer
 
 SPAM, HAM, READER = "spam@nbstream.invalid", "ham@nbstream.invalid", "ann@example.org"
 WORDS = ("quetzalcoatl", "xylophonist", "brouhaha", "kerfuffle")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess, command, wait_until
-from tests.letters import letters
+from tests.harness.daemon import DaemonProcess, command, wait_until
+from tests.harness.letters import letters
 
 ODD = (
     b"Message-ID: <odd@example.org>\nFrom: =?utf-8?q?Ann_=1B[2J?= <ann@work.example.org>\nTo: you@example.net\n"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.main import main
-from tests.integration.daemon import DaemonProcess, wait_until
+from tests.harness.daemon import DaemonProcess, wait_until
+from tests.harness.redis.cluster_set import ClusterSet
+from tests.harness.redis.sentinel_set import SERVICE, SentinelSet
+from tests.harness.redis.server_process import ServerProcess
 from tests.integration.test_life import send
-from tests.redis_servers.cluster_set import ClusterSet
-from tests.redis_servers.sentinel_set import SERVICE, SentinelSet
-from tests.redis_servers.server_process import ServerProcess
 
 IN, OUT = "nbstream:{default}:in", "nbstream:{default}:out"
 

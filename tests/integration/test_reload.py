@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.daemon.config import load_settings, policy_hash
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
 
 APPLIED = 'nbstream_config_reloads_total{outcome="applied"}'
 REFUSED = 'nbstream_config_reloads_total{outcome="refused"}'

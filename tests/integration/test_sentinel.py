@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess, wait_until
-from tests.integration.traffic import Traffic, audit, stream_answers
-from tests.redis_servers.sentinel_set import SERVICE, SentinelSet
+from tests.harness.daemon import DaemonProcess, wait_until
+from tests.harness.redis.sentinel_set import SERVICE, SentinelSet
+from tests.harness.traffic import Traffic, audit, stream_answers
 
 
 def write_settings(folder: Path, servers: SentinelSet, redis: str = "wait_replicas: 1") -> Path:

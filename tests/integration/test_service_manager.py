@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, free_port, gone, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, free_port, gone, wait_until
 from tests.integration.workers import Site
 
 WATCHDOG_SECONDS = 0.3

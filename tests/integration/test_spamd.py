@@ -11,8 +11,8 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.deploy.postfix import open_folder
-from tests.integration.daemon import DaemonProcess
+from tests.harness.daemon import DaemonProcess
+from tests.harness.postfix import open_folder
 from tests.integration.exim import Exim
 
 SPAM = b'From: "Prize Office" <winner@offers.example>\nSubject: You have won\n\nClaim your free prize now.\n'

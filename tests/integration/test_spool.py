@@ -17,9 +17,9 @@ import pytest
 
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
 from nbstream.store.state_file import NAME
-from tests.conftest import RedisServer
-from tests.integration.daemon import DaemonProcess, command, wait_until
-from tests.integration.spool_client import REFUSED, TAKEN, numbered, report
+from tests.harness.daemon import DaemonProcess, command, wait_until
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.spool_client import REFUSED, TAKEN, numbered, report
 from tests.integration.test_full_disk import fill
 from tests.integration.workers import Site, logged_events, replaced
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.conftest import RedisServer
-from tests.handbook.pages import fenced, page
-from tests.integration.daemon import DaemonProcess, wait_until
+from tests.harness.daemon import DaemonProcess, wait_until
+from tests.harness.handbook_pages import fenced, page
+from tests.harness.redis.redis_server import RedisServer
 
 IN, OUT, DEAD = (f"nbstream:{{default}}:{name}" for name in ("in", "out", "dead"))
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess, command, wait_until
+from tests.harness.daemon import DaemonProcess, command, wait_until
 from tests.integration.test_full import KNOWN, configure, letter, told
 from tests.integration.test_life import send
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess, command, send, wait_until
-from tests.letters import letters
+from tests.harness.daemon import DaemonProcess, command, send, wait_until
+from tests.harness.letters import letters
 
 MALLORY = "127.0.0.2"
 """Another peer, on Linux's loopback network."""

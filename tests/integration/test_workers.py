@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.integration.daemon import DaemonProcess, command, gone, wait_until
+from tests.harness.daemon import DaemonProcess, command, gone, wait_until
 from tests.integration.workers import LISTENERS, MANY, Site, model, replaced, scraped, send, total
 
 MESSAGES = "nbstream_messages_total"

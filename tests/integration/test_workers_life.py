@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
 from tests.integration.workers import MANY, Site, connect, logged_events, model, replaced, send, total
 
 MESSAGES = "nbstream_messages_total"

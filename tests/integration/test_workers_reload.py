@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import command, wait_until
+from tests.harness.daemon import command, wait_until
 from tests.integration.workers import MANY, Site, logged_events, model, replaced, total
 
 LAST_SUCCESS = "nbstream_config_last_success_timestamp_seconds"

@@ -13,7 +13,7 @@ from pathlib import Path
 from prometheus_client.mmap_dict import MmapedDict
 
 from nbstream.server import control_socket
-from tests.integration.daemon import DEADLINE_SECONDS, DaemonProcess, gone, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, gone, wait_until
 
 LISTENERS = "smtp: {listen: '127.0.0.1:0'}, http: {listen: '127.0.0.1:0'}, metrics: {listen: '127.0.0.1:0'}"
 MANY = 40  # connections: the probability that one of two workers gets all of them is 2 ** -39

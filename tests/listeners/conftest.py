@@ -10,10 +10,10 @@ from redis.asyncio import Redis
 
 from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.store.connection import ConnectionOptions, open_client
-from tests.conftest import RedisServer
-from tests.listeners.smtp.smtp_listener import RunningSmtp, Way, open_smtp_listener
+from tests.harness.redis.access import Certificates
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.smtp_listener import RunningSmtp, Way, open_smtp_listener
 from tests.listeners.stream.stream_worker import Worker, working
-from tests.redis_servers.access import Certificates
 
 
 @pytest.fixture

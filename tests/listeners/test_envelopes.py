@@ -9,13 +9,13 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, Filter, FilterObserver
 from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, RememberedEnvelope
-from tests.conftest import RedisServer
-from tests.filter.filters import with_parts
-from tests.listeners.http.http_listener import open_http
-from tests.listeners.milter.milter_listener import open_milter
-from tests.listeners.runtimes import make_runtime
-from tests.listeners.smtp.smtp_listener import Way, open_smtp_listener
-from tests.listeners.spamd.spamd_listener import open_spamd, request
+from tests.harness.filters import with_parts
+from tests.harness.http_listener import open_http
+from tests.harness.milter_listener import open_milter
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.runtimes import make_runtime
+from tests.harness.smtp_listener import Way, open_smtp_listener
+from tests.harness.spamd_listener import open_spamd, request
 from tests.listeners.stream.stream_worker import working
 
 FROM = "Ann <ann@header.example>"

@@ -14,14 +14,14 @@ from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.tokens.tokens import Tokens
-from tests.conftest import RedisServer
-from tests.listeners.http.http_listener import open_http
+from tests.harness.http_listener import open_http
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.runtimes import SPAM_ADDRESS
+from tests.harness.smtp_listener import open_smtp_listener
+from tests.harness.spamd_listener import open_spamd, request, tell
+from tests.harness.waiting import DEADLINE_SECONDS, until
 from tests.listeners.loop_work import HOSTILE, LARGEST, MAX_ON_LOOP, counted_loop_work, hostile_mail, hostile_text
-from tests.listeners.runtimes import SPAM_ADDRESS
-from tests.listeners.smtp.smtp_listener import open_smtp_listener
-from tests.listeners.spamd.spamd_listener import open_spamd, request, tell
 from tests.listeners.stream.stream_worker import working
-from tests.waiting import DEADLINE_SECONDS, until
 
 # What one function that decodes leaves to another is counted twice, and feedback by mail is read twice.
 MAX_DECODED = 5 * MessageLimits().look_bytes

@@ -17,11 +17,11 @@ from nbstream.policy.sender_lists import SITE, EvidenceReader, ListEntry, ListKi
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.canaries import Canaries
-from tests.filter.filters import with_parts
-from tests.listeners.http.http_listener import open_http
-from tests.listeners.milter.milter_listener import open_milter
-from tests.listeners.runtimes import make_runtime
-from tests.listeners.smtp.smtp_listener import RunningSmtp, Way, open_smtp_listener
+from tests.harness.filters import with_parts
+from tests.harness.http_listener import open_http
+from tests.harness.milter_listener import open_milter
+from tests.harness.runtimes import make_runtime
+from tests.harness.smtp_listener import RunningSmtp, Way, open_smtp_listener
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 MX = "mx.example.org"

@@ -1,5 +1,5 @@
 """The tests of this package test both engines."""
 
-from tests.engine.comparing import compare_engines
+from tests.harness.comparing import compare_engines
 
 __all__ = ["compare_engines"]

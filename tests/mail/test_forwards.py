@@ -17,7 +17,7 @@ from nbstream.mail.forwards import (
 )
 from nbstream.mail.lines import normalize_line_ends
 from tests.deploy.old_filters import GTUBE
-from tests.integration.daemon import command
+from tests.harness.daemon import command
 
 INNER = "Subject: spam\r\n\r\nbuy now\r\n"
 TEXT = "Content-Type: text/plain\r\n\r\nsee attached"

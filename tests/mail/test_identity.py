@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from tests.corpora import trec_stream
-from tests.letters import letters
+from tests.harness.corpora import trec_stream
+from tests.harness.letters import letters
 from tests.mail.relay_changes import ENCODINGS, RELAY_CHANGES, RelayChange, lf_line_ends
 
 RICH = (

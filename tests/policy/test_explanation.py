@@ -11,7 +11,7 @@ from nbstream.bayes.clues import Clue, TokenClues
 from nbstream.bayes.counts import CLASSES
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
-from tests.bayes.sample_models import sample_message, score_of, trained_counts
+from tests.harness.sample_models import sample_message, score_of, trained_counts
 
 
 def explanation(prior: float, *ratios: float) -> Explanation:

@@ -8,7 +8,7 @@ from nbstream.errors import FeedbackRefused
 from nbstream.policy.header import MessageReader
 from nbstream.server.feedback_mailbox import MAX_MESSAGES, FeedbackContent, parse_feedback_mail
 from nbstream.server.smtp_replies import error_reply
-from tests.mutation import mutations
+from tests.harness.mutation import mutations
 
 SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
 ID, OTHER = "abcdefghijklmnopqrstuvwx", "234567abcdefghijklmnopqr"

@@ -13,7 +13,7 @@ import pytest
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.server import background as module
 from nbstream.server.background import BackgroundTasks
-from tests.waiting import until
+from tests.harness.waiting import until
 
 
 class Work:

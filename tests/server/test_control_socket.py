@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.server.control_socket import ControlListener, SendAnswer, ask_daemon
-from tests.waiting import until
+from tests.harness.waiting import until
 
 
 class RequestCounter:

@@ -10,8 +10,8 @@ from nbstream.engine.choice import PYTHON
 from nbstream.mail.message import Message
 from nbstream.server.feedback_mailbox import FeedbackMailbox
 from nbstream.store.model.model import Model
-from tests.filter.own_models.site import ANN, BOB, open_site
-from tests.listeners.runtimes import make_runtime
+from tests.harness.own_model_site import ANN, BOB, open_site
+from tests.harness.runtimes import make_runtime
 
 NEWS = Message.parse(b"From: news@shop.example\nSubject: offers\n\nAll the bargains of our shop\n")
 

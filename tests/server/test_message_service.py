@@ -18,9 +18,9 @@ from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, Recip
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.message_service import MessageService
-from tests.filter.own_models.site import open_site
-from tests.listeners.filters import open_filter
-from tests.listeners.runtimes import make_runtime
+from tests.harness.listener_filters import open_filter
+from tests.harness.own_model_site import open_site
+from tests.harness.runtimes import make_runtime
 
 SPAM = Message.parse(b"Subject: You have won\n\nClaim your free prize now.\n")
 HAM = Message.parse(b"Subject: Lunch?\n\nShall we have lunch on Friday?\n")

@@ -16,7 +16,7 @@ from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, Quarant
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.errors import NbstreamError, NotReleased, RelayRefused, RelayUnavailable
 from nbstream.server.quarantine_release import release_message
-from tests.delivery.scripted import Play, Relay
+from tests.harness.scripted import Play, Relay
 
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"
 ENVELOPE = Envelope(

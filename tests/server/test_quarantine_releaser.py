@@ -16,7 +16,7 @@ from nbstream.policy.header import HeaderPolicy, MessageReader
 from nbstream.policy.settings import HeadersSettings
 from nbstream.policy.verdict import ModelState, Verdict
 from nbstream.server.quarantine_release import QuarantineReleaser
-from tests.delivery.scripted import Play, Relay
+from tests.harness.scripted import Play, Relay
 from tests.server.test_quarantine_release import ENVELOPE, put, script
 
 BEFORE = Check(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbstream.errors import ConfigError, StoreForbids
 from nbstream.server.message_service import REQUEST_ERRORS, UNEXPECTED_ERRORS, is_request_error
-from tests.error_tables import classes_without_row
+from tests.harness.error_tables import classes_without_row
 
 
 def test_every_error_is_expected_or_unexpected() -> None:

@@ -17,9 +17,9 @@ from redis.asyncio import Redis
 
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
 from nbstream.server.sockets import BACKLOG, bound_address, open_listening_socket
-from tests.listeners.http.http_listener import open_http
-from tests.listeners.smtp.smtp_listener import open_smtp_listener
-from tests.listeners.spamd.spamd_listener import open_spamd
+from tests.harness.http_listener import open_http
+from tests.harness.smtp_listener import open_smtp_listener
+from tests.harness.spamd_listener import open_spamd
 
 Listen = Callable[[ListenAddress], socket.socket]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora import torture_messages
-from tests.integration.daemon import DaemonProcess
-from tests.letters import letters
+from tests.harness.corpora import torture_messages
+from tests.harness.daemon import DaemonProcess
+from tests.harness.letters import letters
+from tests.harness.mutation import mutations
 from tests.listeners.smtp.test_broken_mail import RICH, pass_all, write_config
-from tests.mutation import mutations
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 

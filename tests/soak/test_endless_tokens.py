@@ -15,12 +15,12 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.eviction import Evictor
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.store.lessons import change, entry
-from tests.store.mirror.mirrors import running
+from tests.harness.lessons import change, entry
+from tests.harness.mirrors import running
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 from tests.store.mirror.test_eviction import assert_totals_match, caught_up, running_evictor
 from tests.store.mirror.test_mirror import equals_redis
-from tests.waiting import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 

@@ -11,8 +11,8 @@ import pytest
 
 from nbstream.tokens.native_tokenizer import NativeTokenizer
 from nbstream.tokens.tokenizer import TokenizerOptions
-from tests.engine.native import native_library
-from tests.expensive_messages import KNOWN, MAX_RATIO, SIZE, cpu_seconds, ordinary_text
+from tests.harness.expensive_messages import KNOWN, MAX_RATIO, SIZE, cpu_seconds, ordinary_text
+from tests.harness.native import native_library
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.daemon import DaemonProcess, wait_until
+from tests.harness.redis.cluster_set import ClusterSet
+from tests.harness.redis.network import CLIENTS, Network
+from tests.harness.redis.sentinel_set import SentinelSet
+from tests.harness.traffic import Servers, Traffic, audit, stream_answers, table
 from tests.integration import test_cluster, test_sentinel
-from tests.integration.daemon import DaemonProcess, wait_until
 from tests.integration.test_cluster import ModelServers
-from tests.integration.traffic import Servers, Traffic, audit, stream_answers, table
-from tests.redis_servers.cluster_set import ClusterSet
-from tests.redis_servers.network import CLIENTS, Network
-from tests.redis_servers.sentinel_set import SentinelSet
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 

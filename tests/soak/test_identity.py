@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpora import torture_messages
 from tests.engine import identity
 from tests.engine.compared_mail import mutated_mail
-from tests.engine.native import native_library
+from tests.harness.corpora import torture_messages
+from tests.harness.native import native_library
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(6 * 3600)]
 

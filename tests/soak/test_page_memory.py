@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.integration.daemon import DaemonProcess
-from tests.letters import letters
+from tests.harness.daemon import DaemonProcess
+from tests.harness.letters import letters
 from tests.soak.chaos.http_client import ask
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]

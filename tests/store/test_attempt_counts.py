@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import COUNTED_SECONDS, AttemptCounts, LoginKeys
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
 
 KEYS = LoginKeys("m")
 

@@ -15,11 +15,11 @@ from nbstream.store.connection.options import TlsOptions
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.server_programs import find_servers
-from tests.conftest import RedisServer
-from tests.integration.daemon import free_port
-from tests.programs import missing
-from tests.store.notes import NOTE
-from tests.store.replicas import replicated
+from tests.harness.daemon import free_port
+from tests.harness.lessons import NOTE
+from tests.harness.programs import missing
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.redis.replicas import replicated
 
 TOKENS = tuple(b"body:%d" % n for n in range(300))
 

@@ -27,7 +27,7 @@ from nbstream.store.server_programs import (
     read_version_record,
     write_version_record,
 )
-from tests.integration.daemon import wait_until
+from tests.harness.daemon import wait_until
 
 PIP = f"{sys.executable} -m pip"
 

@@ -11,10 +11,9 @@ from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.connection.client import look_for_primary
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.store.gate import Behaviour, Gate
-from tests.store.lessons import entry
-from tests.store.notes import NOTE
+from tests.harness.lessons import NOTE, entry
+from tests.harness.redis.gate import Behaviour, Gate
+from tests.harness.redis.redis_server import RedisServer
 
 BREAKING = [behaviour for behaviour in Behaviour if behaviour is not Behaviour.PASS]
 SECONDS = 0.1  # until a silent connection is given up

@@ -24,13 +24,13 @@ from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from tests.integration.daemon import wait_until
-from tests.redis_servers.access import Access, Certificates
-from tests.redis_servers.cluster_set import ClusterSet
-from tests.redis_servers.sentinel_set import SERVICE, SentinelSet
-from tests.redis_servers.server_process import ServerProcess
-from tests.store.notes import NOTE
-from tests.waiting import until
+from tests.harness.daemon import wait_until
+from tests.harness.lessons import NOTE
+from tests.harness.redis.access import Access, Certificates
+from tests.harness.redis.cluster_set import ClusterSet
+from tests.harness.redis.sentinel_set import SERVICE, SentinelSet
+from tests.harness.redis.server_process import ServerProcess
+from tests.harness.waiting import until
 
 
 def entry(number: int) -> LedgerEntry:

@@ -16,7 +16,7 @@ from nbstream.store.logins import (
     PageSessionStore,
     token_hash,
 )
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
 
 KEYS = LoginKeys("m")
 

@@ -27,9 +27,9 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.redis_errors import loss_reason, store_error, store_errors
 from nbstream.store.server_programs import find_servers
-from tests.conftest import RedisServer
-from tests.store.connections import MovingAddress, moving_address
-from tests.store.notes import NOTE
+from tests.harness.lessons import NOTE
+from tests.harness.redis.moving_address import MovingAddress, moving_address
+from tests.harness.redis.redis_server import RedisServer
 
 
 def entry(version: str) -> LedgerEntry:

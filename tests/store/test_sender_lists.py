@@ -15,9 +15,9 @@ from nbstream.store import sender_lists
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import FollowedSenderLists, ListChange, StoredSenderLists
-from tests.conftest import RedisServer
-from tests.store.mirror.mirrors import following
-from tests.waiting import until
+from tests.harness.mirrors import following
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 
 KEYS = ModelKeys("m")
 ANN, BOB = "ann@example.org", "bob@example.org"

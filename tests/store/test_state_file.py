@@ -22,7 +22,7 @@ import pytest
 
 from nbstream.store import state_file
 from nbstream.store.state_file import NAME, StateFile
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 
 def insert(content: bytes) -> Callable[[sqlite3.Connection], int | None]:

@@ -24,7 +24,7 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import unpack_reply
 from nbstream.store.redis_errors import readable_replies
-from tests.waiting import until
+from tests.harness.waiting import until
 
 STRANGE_REPLIES = [
     b"+OK\r\n",

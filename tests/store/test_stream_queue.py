@@ -20,8 +20,8 @@ from nbstream.store.stream_queue import (
     StreamQueue,
     StreamQueueOptions,
 )
-from tests.conftest import RedisServer
-from tests.waiting import until
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 
 KEYS = ModelKeys("test")
 SOON = StreamQueueOptions(claim_seconds=0.001, tries=2)

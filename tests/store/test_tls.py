@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import SSLConnection
 
 from nbstream.store.connection.options import tls_connection_class
-from tests.redis_servers.access import Certificates
+from tests.harness.redis.access import Certificates
 
 
 @pytest.fixture

@@ -21,13 +21,12 @@ from nbstream.store.undo import (
     prepare_undo,
     selected_changes,
 )
-from tests.conftest import RedisServer
-from tests.filter.filters import make_filter
-from tests.letters import letters
-from tests.store.algebra import stored
-from tests.store.lessons import TOKENS, change, entry
-from tests.store.notes import NOTE
-from tests.store.proxy import LosesOneReply
+from tests.harness.algebra import stored
+from tests.harness.filters import make_filter
+from tests.harness.lessons import NOTE, TOKENS, change, entry
+from tests.harness.letters import letters
+from tests.harness.redis.proxy import LosesOneReply
+from tests.harness.redis.redis_server import RedisServer
 
 
 @pytest.fixture

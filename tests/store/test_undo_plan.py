@@ -6,7 +6,7 @@ import pytest
 
 from nbstream.store.model.history import HistoryChange, LessonNote
 from nbstream.store.undo import IrreversibleChange, UndoableChange, UndoPlan, plan_undo
-from tests.store.notes import NOTE
+from tests.harness.lessons import NOTE
 
 
 def history(*steps: str, source: str = "smtp") -> list[UndoableChange]:

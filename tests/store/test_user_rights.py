@@ -17,12 +17,12 @@ from nbstream.store.recent.row_search import RowFilter, RowSearch
 from nbstream.store.sender_lists import FollowedSenderLists, StoredSenderLists
 from nbstream.web.users.links import LinkKeys
 from nbstream.web.users.preferences import UserPreferences
-from tests.conftest import RedisServer
-from tests.filter.own_models.site import ANN, open_site
 from tests.filter.own_models.test_filters import news
-from tests.store.mirror.mirrors import following
-from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
-from tests.waiting import until
+from tests.harness.mirrors import following
+from tests.harness.own_model_site import ANN, open_site
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.rows import KEYS, NOW, envelope, message_id, write_rows
+from tests.harness.waiting import until
 
 CONF = Path(__file__).parents[2] / "deploy" / "redis" / "redis.conf"
 

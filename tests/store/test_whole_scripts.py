@@ -29,13 +29,12 @@ from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.store.server_programs import find_servers
 from nbstream.store.stream_queue import StreamQueue, StreamQueueOptions
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
-from tests.conftest import RedisServer
-from tests.programs import missing
-from tests.store.lessons import SUM_NAMES, TOKENS, entry
+from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS, entry
+from tests.harness.model_archives import export_model, import_model, open_model
+from tests.harness.programs import missing
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.store.model.test_prequential_scores import entry as scored_entry
-from tests.store.notes import NOTE
-from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
-from tests.store.transfer.model_archives import export_model, import_model, open_model
 
 Scenario = Callable[[Redis], Awaitable[object]]
 State = Mapping[bytes, tuple[bytes, int]]

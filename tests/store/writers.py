@@ -25,9 +25,9 @@ from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.filter.filters import labelled
-from tests.letters import letters
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.filters import labelled
+from tests.harness.letters import letters
+from tests.harness.waiting import DEADLINE_SECONDS
 
 Plan = Sequence[tuple[int, str | None]]
 """Which letter is learned as what; None unlearns it."""

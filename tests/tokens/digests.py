@@ -11,7 +11,7 @@ from pathlib import Path
 from nbstream.mail.message import Message
 from nbstream.tokens import MODEL_FORMAT
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS, generated_mail
+from tests.harness.generated_mail import TRUSTED_AUTHSERV_IDS, generated_mail
 
 FILE = Path(__file__).with_name("digests.tsv")
 

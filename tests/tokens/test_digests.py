@@ -11,8 +11,8 @@ from nbstream.mail.message import Message
 from nbstream.tokens.origins import ORIGINS
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from nbstream.tokens.unicode import REPLACEMENT, only_known
+from tests.harness.generated_mail import TRUSTED_AUTHSERV_IDS, charsets, generated_mail
 from tests.tokens.digests import FILE, OPTIONS, digests
-from tests.tokens.generated_mail import TRUSTED_AUTHSERV_IDS, charsets, generated_mail
 
 # The digest of all properties that the tokenizer reads, over all characters that it does not replace.
 _PROPERTIES = "880dc1a96a4ff0c2ceccc3af"

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.tokens.html import hiding_styles, resolve_character_references, visible_text
-from tests.corpora import archive, unpack
+from tests.harness.corpora import archive, unpack
 
 
 def test_a_word_split_by_inline_tags_or_comments_is_one_word() -> None:

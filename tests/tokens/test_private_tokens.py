@@ -10,8 +10,8 @@ from nbstream.mail.message import Message
 from nbstream.tokens.private_tokens import KEY_BYTES, PrivateTokenizer, TokenHasher, is_private
 from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.tokens.tokens import Tokens
-from tests.engine.native import native_library
-from tests.tokens.generated_mail import generated_mail
+from tests.harness.generated_mail import generated_mail
+from tests.harness.native import native_library
 
 KEY = bytes(range(KEY_BYTES))
 

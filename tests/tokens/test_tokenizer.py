@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nbstream.mail.message import Message
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from nbstream.tokens.tokens import MAX_TOKEN_BYTES, Tokens
-from tests.letters import letters
+from tests.harness.letters import letters
 
 MAIL = b"""Received: from a.x.example ([192.0.2.9]) by y.example with SMTP; Sun, 1 Jan 2023 00:00:00 +0000
 From: =?utf-8?q?Ann_=C3=84?= <ann@x.example>

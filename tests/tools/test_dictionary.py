@@ -9,7 +9,7 @@ from nbstream.mail.message import Message
 from nbstream.store.recent import stored_form
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.letters import letters
+from tests.harness.letters import letters
 from tools.dictionary.__main__ import train_dictionary
 from tools.dictionary.typical_mail import typical_mail
 

@@ -10,7 +10,7 @@ from nbstream.training import imap
 from nbstream.training.imap import ImapMailboxes
 from nbstream.training.letters import Account, Folder, FolderRole, Letter, LetterFlags, LetterPlace, SkippedMail
 from nbstream.training.template import UrlTemplate
-from tests.cli.imap_server import Server
+from tests.harness.scripted_imap_server import Server
 
 DONE = b"%b OK done\r\n"
 LOGIN = (b"* OK hello\r\n", b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n" + DONE, DONE)

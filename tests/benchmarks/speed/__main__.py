@@ -23,7 +23,7 @@ from tests.benchmarks.speed.machine import facts, unfit_library
 from tests.benchmarks.speed.page import page
 from tests.benchmarks.speed.plan import PARTS, SECONDS_OF_LARGE, SECONDS_TO_TEACH, TEACHING, UNTAUGHT
 from tests.benchmarks.speed.processes import ROOT
-from tests.corpora import unpack
+from tests.harness.corpora import unpack
 
 PAGE = Path(__file__).parents[1] / "SPEED.md"
 

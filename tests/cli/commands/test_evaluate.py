@@ -23,9 +23,9 @@ from nbstream.evaluation.streams import read_stream
 from nbstream.store.model.commit import CommitResult
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch
-from tests.conftest import RedisServer
-from tests.integration.daemon import DEADLINE_SECONDS, wait_until
-from tests.letters import letters, write_corpus
+from tests.harness.daemon import DEADLINE_SECONDS, wait_until
+from tests.harness.letters import letters, write_corpus
+from tests.harness.redis.redis_server import RedisServer
 
 COUNT = 60
 

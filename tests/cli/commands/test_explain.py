@@ -16,8 +16,8 @@ from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessage
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokens import Tokens
 from tests.cli.taught import Taught
-from tests.filter.filters import make_filter
-from tests.letters import letters
+from tests.harness.filters import make_filter
+from tests.harness.letters import letters
 
 NOBODY = "a" * 24
 LETTER = next(raw for label, raw in letters(50, seed=8) if label == "spam")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught
-from tests.store.lessons import TOKENS, change, entry
+from tests.harness.lessons import TOKENS, change, entry
 
 
 def learn_auto(taught: Taught, count: int) -> None:

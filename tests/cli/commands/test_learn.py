@@ -13,11 +13,11 @@ import pytest
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.system_users import current_user
 from tests.cli.taught import Taught
-from tests.conftest import RedisServer
-from tests.filter.disputes import DISPUTED, teach_dispute
-from tests.filter.filters import make_filter
-from tests.letters import letters
-from tests.store.algebra import stored, summed
+from tests.harness.algebra import stored, summed
+from tests.harness.disputes import DISPUTED, teach_dispute
+from tests.harness.filters import make_filter
+from tests.harness.letters import letters
+from tests.harness.redis.redis_server import RedisServer
 
 COUNT = 10 * GROUP_SIZE
 

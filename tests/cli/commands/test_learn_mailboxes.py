@@ -17,9 +17,9 @@ import pytest
 from nbstream.cli.commands.learn_mailboxes import SOURCE
 from nbstream.mail.message import Message
 from tests.cli.taught import Taught
-from tests.deploy.postfix import open_folder
-from tests.integration.daemon import DaemonProcess
-from tests.letters import letters
+from tests.harness.daemon import DaemonProcess
+from tests.harness.letters import letters
+from tests.harness.postfix import open_folder
 
 USERS = ("ann", "ben", "cal")
 

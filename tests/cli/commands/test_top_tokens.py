@@ -15,8 +15,8 @@ from nbstream.cli.main import main
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.store.notes import NOTE
+from tests.harness.lessons import NOTE
+from tests.harness.redis.redis_server import RedisServer
 
 # Label, weight in thousandths of a message, tokens. The model's sums: ham 5.5, spam 4.5, of 5 tokens.
 TAUGHT = [

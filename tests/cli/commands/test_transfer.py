@@ -15,8 +15,8 @@ import redis
 from nbstream.cli.main import main
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.store.lessons import TOKENS, change, entry
+from tests.harness.lessons import TOKENS, change, entry
+from tests.harness.redis.redis_server import RedisServer
 
 Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
 

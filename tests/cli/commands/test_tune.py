@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.taught import Taught
-from tests.letters import letters
+from tests.harness.letters import letters
 
 COUNT = 120
 

@@ -14,7 +14,7 @@ from nbstream.daemon.page_links import link_note, link_url
 from nbstream.file_locks import lock_daemon
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.system_users import current_user
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
 
 
 @pytest.fixture

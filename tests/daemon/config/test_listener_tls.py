@@ -11,7 +11,7 @@ import pytest
 from nbstream.daemon.config import Settings, load_settings
 from nbstream.daemon.runtime import make_tls_contexts
 from nbstream.errors import ConfigError
-from tests.redis_servers.access import Certificates
+from tests.harness.redis.access import Certificates
 
 
 @pytest.fixture(scope="module")

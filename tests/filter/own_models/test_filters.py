@@ -13,7 +13,7 @@ from nbstream.filter.own_models.filters import MAX_MODELS_OF_A_MESSAGE
 from nbstream.mail.message import Message
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.model.model import Model
-from tests.filter.own_models.site import ANN, BOB, Site, open_site, own_model
+from tests.harness.own_model_site import ANN, BOB, Site, open_site, own_model
 
 EVE = "eve@other.example"
 

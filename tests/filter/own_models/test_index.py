@@ -15,9 +15,9 @@ from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.filter.own_models.listing import index_key
 from nbstream.store.model.scan import scan_keys
 from nbstream.store.transfer.model_import import ModelImport
-from tests.filter.own_models.site import ANN, BOB, Site, open_site, own_model
 from tests.filter.own_models.test_filters import letter, news, teach_common
-from tests.waiting import until
+from tests.harness.own_model_site import ANN, BOB, Site, open_site, own_model
+from tests.harness.waiting import until
 
 
 async def until_dropped(site: Site) -> None:

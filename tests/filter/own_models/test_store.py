@@ -18,10 +18,10 @@ from nbstream.filter.own_models.listing import ListedModels, changes_key, index_
 from nbstream.filter.own_models.store import OwnModelKeys
 from nbstream.policy.own_models.names import bucket_of
 from nbstream.store.connection import ConnectionOptions, open_client
-from tests.conftest import RedisServer
-from tests.filter.own_models.site import ANN, BOB, Site, open_site, own_model
 from tests.filter.own_models.test_filters import letter, news
-from tests.waiting import until
+from tests.harness.own_model_site import ANN, BOB, Site, open_site, own_model
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 
 
 def test_all_keys_of_an_own_model_share_a_hash_tag() -> None:

@@ -20,9 +20,9 @@ from nbstream.store.recent import stored_form
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from nbstream.tokens.tokens import Tokens
-from tests.bayes.counted_clues import counted_clues
 from tests.fuzz.shown_records import show_message
 from tests.fuzz.target import Choices, FuzzTarget
+from tests.harness.counted_clues import counted_clues
 
 _KEY = "a" * 24
 _TOKENS = Tokens((b"from:ann", b"subject:x"), (b"body:a", b"url:b"), (b"raw:c",))

@@ -6,8 +6,8 @@ import asyncio
 from functools import cache
 
 from nbstream.engine.choice import LIBRARY_FILE
-from tests.engine.engine_pair import EnginePair, Way, native_engine
 from tests.fuzz.target import Choices, FuzzTarget, load_target
+from tests.harness.engine_pair import EnginePair, Way, native_engine
 
 _RUNNER = asyncio.Runner()
 _MAIL = load_target("message_tokens")

@@ -6,8 +6,8 @@ The first byte says how the rest becomes an answer: as it is, or as the content 
 from __future__ import annotations
 
 from nbstream.mail import header_edits
-from tests.deploy.filter_script import functions
 from tests.fuzz.target import Choices, FuzzTarget
+from tests.harness.filter_script import functions
 
 _SCRIPT = functions()
 _BODY = b"body\n"

@@ -22,9 +22,9 @@ from nbstream.server.message_service import MessageService
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.checked_messages import CheckedMessage
 from tests.fuzz.http_exchange import HttpExchange, framed
-from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget
-from tests.listeners.runtimes import make_runtime
+from tests.harness.memory_filter import memory_filter
+from tests.harness.runtimes import make_runtime
 
 _MAX_BYTES = 1500
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3}) [ -~]+\r\n")

@@ -13,7 +13,7 @@ from nbstream.listeners.milter.codec import (
 )
 from nbstream.listeners.milter.replies import DeleteRecipient
 from tests.fuzz.target import FuzzTarget
-from tests.listeners.milter import milter_frames as wire
+from tests.harness import milter_frames as wire
 
 
 def _check(data: bytes) -> None:

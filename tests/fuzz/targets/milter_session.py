@@ -10,10 +10,10 @@ from nbstream.listeners.milter.session import MilterListener
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.fuzzed_listener import FuzzedListener
-from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget
-from tests.listeners.milter import milter_frames as wire
-from tests.listeners.runtimes import make_runtime
+from tests.harness import milter_frames as wire
+from tests.harness.memory_filter import memory_filter
+from tests.harness.runtimes import make_runtime
 
 _MAX_BYTES = 600
 _REPLIES = frozenset(b"Ocdsyimq+-p")

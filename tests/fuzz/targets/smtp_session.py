@@ -30,9 +30,9 @@ from nbstream.policy.settings import OWN_FIELD
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.fuzzed_listener import FuzzedListener
-from tests.fuzz.memory_filter import memory_filter
 from tests.fuzz.target import FuzzTarget
-from tests.listeners.runtimes import LOOPBACK, make_runtime
+from tests.harness.memory_filter import memory_filter
+from tests.harness.runtimes import LOOPBACK, make_runtime
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
 _HOSTNAME = "listener.example.org"

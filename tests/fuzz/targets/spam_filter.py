@@ -13,8 +13,8 @@ from nbstream.policy.header import MessageReader
 from nbstream.policy.lesson_source import Insistence
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
-from tests.fuzz.memory_filter import TIME, TOKENIZER, memory_filter
 from tests.fuzz.target import Choices, FuzzTarget
+from tests.harness.memory_filter import TIME, TOKENIZER, memory_filter
 
 _BETWEEN_MESSAGES = b"\n\0\n"
 _MAX_MESSAGES = 4

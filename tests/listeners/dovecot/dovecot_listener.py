@@ -26,9 +26,9 @@ from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService
 from nbstream.server.sockets import open_listening_socket
 from nbstream.store.state_file import StateFile
-from tests.listeners.filters import OpenFilter, open_filter
-from tests.listeners.runtimes import HAM_ADDRESS, SPAM_ADDRESS, make_runtime
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness.listener_filters import OpenFilter, open_filter
+from tests.harness.runtimes import HAM_ADDRESS, SPAM_ADDRESS, make_runtime
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 TAKEN, REFUSED = b"+\n", b"-\n"
 PRIZE = b"Subject: You have won\r\n\r\nClaim your free prize now.\r\n"

@@ -20,10 +20,13 @@ from nbstream.listeners.dovecot.spool import FAILED, MessageSpool, SpooledMessag
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.filter.disputes import DISPUTED, teach_dispute
-from tests.filter.own_models.site import ANN, open_site, own_model
-from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
+from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
+from tests.harness.disputes import DISPUTED, teach_dispute
+from tests.harness.own_model_site import ANN, open_site, own_model
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.runtimes import make_runtime
+from tests.harness.spools import add_all, open_spool
+from tests.harness.waiting import DEADLINE_SECONDS, until
 from tests.listeners.dovecot.dovecot_listener import (
     PRIZE,
     REFUSED,
@@ -32,9 +35,6 @@ from tests.listeners.dovecot.dovecot_listener import (
     open_dovecot,
     report,
 )
-from tests.listeners.dovecot.spools import add_all, open_spool
-from tests.listeners.runtimes import make_runtime
-from tests.waiting import DEADLINE_SECONDS, until
 
 
 @pytest.fixture

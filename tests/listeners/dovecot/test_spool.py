@@ -16,7 +16,7 @@ from nbstream.listeners.dovecot.spool import (
     SpoolEntry,
     measure_backlog,
 )
-from tests.listeners.dovecot.spools import MAX_BYTES, add_all, message, open_spool, read_all
+from tests.harness.spools import MAX_BYTES, add_all, message, open_spool, read_all
 
 
 async def taken(spool: MessageSpool) -> SpoolEntry:

@@ -14,11 +14,11 @@ from nbstream.errors import FeedbackRefused, NbstreamError, RelayUnavailable
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
-from tests.conftest import RedisServer
-from tests.filter.disputes import DISPUTED, teach_dispute
-from tests.letters import letters
-from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
-from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http
+from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
+from tests.harness.disputes import DISPUTED, teach_dispute
+from tests.harness.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http
+from tests.harness.letters import letters
+from tests.harness.redis.redis_server import RedisServer
 
 PROBLEM = "application/problem+json"
 

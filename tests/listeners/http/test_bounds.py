@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.server.http.connections import HttpConnection
-from tests.listeners.http.http_listener import PRIZE, RunningHttpListener, open_http, rest
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness.http_listener import PRIZE, RunningHttpListener, open_http, rest
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 CHECK = b"POST /v1/check HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s" % (
     len(PRIZE),

@@ -30,7 +30,7 @@ from nbstream.server.http.listener import (
 from nbstream.server.http.route_table import last_segment
 from nbstream.server.peers import Peer, Teachers
 from nbstream.web.admin.forms import FORM_TYPE
-from tests.listeners.http.http_listener import PRIZE, free_socket, open_http
+from tests.harness.http_listener import PRIZE, free_socket, open_http
 
 WRONG = {"Password": "wrong"}
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))

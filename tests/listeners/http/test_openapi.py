@@ -11,8 +11,8 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from tests.listeners.http.http_listener import PRIZE, open_http
-from tests.programs import missing
+from tests.harness.http_listener import PRIZE, open_http
+from tests.harness.programs import missing
 
 CONFIG = """
 [generation]

@@ -14,7 +14,7 @@ from nbstream.server.http.access import PasswordCheck, Passwords, Role, TooManyF
 from nbstream.server.peers import Peer
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import AttemptCounts, LoginKeys
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
 
 PASSWORDS = Passwords("for reading", "for teaching")
 RIGHT, WRONG = ["for teaching"], ["a guess"]

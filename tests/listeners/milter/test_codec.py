@@ -34,7 +34,7 @@ from nbstream.listeners.milter.codec import (
     decode_text,
     encode_text,
 )
-from tests.listeners.milter import milter_frames as wire
+from tests.harness import milter_frames as wire
 
 MESSAGE = b"Subject: x\r\nX-Folded: a\r\n\tb\r\n\r\ntext\r\n"
 SESSION = [

@@ -13,12 +13,12 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Filter
 from nbstream.listeners.milter.session import MilterSession
-from tests.listeners.milter import milter_frames as wire
-from tests.listeners.milter.milter_frames import Reply
-from tests.listeners.milter.milter_listener import HAM, SPAM, MilterClient, RunningMilter, open_milter
-from tests.listeners.runtimes import SPAM_ADDRESS, make_runtime
-from tests.mutation import mutations
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness import milter_frames as wire
+from tests.harness.milter_frames import Reply
+from tests.harness.milter_listener import HAM, SPAM, MilterClient, RunningMilter, open_milter
+from tests.harness.mutation import mutations
+from tests.harness.runtimes import SPAM_ADDRESS, make_runtime
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 SESSION = [
     wire.negotiation(),

@@ -23,10 +23,10 @@ from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, Recip
 from nbstream.policy.settings import OWN_FIELD, ActionsSettings, HeadersSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.peers import Teachers
-from tests.listeners.milter import milter_frames as wire
-from tests.listeners.milter.milter_frames import Reply
-from tests.listeners.milter.milter_listener import HAM, SPAM, RunningMilter, edited, open_milter
-from tests.listeners.runtimes import HAM_ADDRESS, LOOPBACK, SPAM_ADDRESS
+from tests.harness import milter_frames as wire
+from tests.harness.milter_frames import Reply
+from tests.harness.milter_listener import HAM, SPAM, RunningMilter, edited, open_milter
+from tests.harness.runtimes import HAM_ADDRESS, LOOPBACK, SPAM_ADDRESS
 
 UNSURE, LOW = 0.51, 0.52  # a model of one message of each class is sure of little
 STRANGER = "192.0.2.7"

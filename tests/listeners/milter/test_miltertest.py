@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from redis.asyncio import Redis
 
-from tests.listeners.milter.milter_listener import open_milter
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.milter_listener import open_milter
+from tests.harness.waiting import DEADLINE_SECONDS
 
 SCRIPT = """
 conn = mt.connect("inet:%d@127.0.0.1")

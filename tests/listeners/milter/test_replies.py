@@ -23,7 +23,7 @@ from nbstream.listeners.milter.replies import (
     RefusalReply,
     SkipReply,
 )
-from tests.listeners.milter.milter_frames import parse_replies
+from tests.harness.milter_frames import parse_replies
 
 OPTIONS = MilterOptions(6, MilterActions.ADDHDRS | MilterActions.SETSYMLIST, MilterSteps.HDR_LEADSPC)
 

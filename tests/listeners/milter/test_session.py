@@ -14,8 +14,8 @@ from nbstream.listeners.milter.replies import ContinueReply, MilterReply
 from nbstream.listeners.milter.session import MilterListenerState, MilterSession
 from nbstream.server.connections import Connections
 from nbstream.server.limits import BytesInFlight, ListenerLimits
-from tests.listeners.milter import milter_frames as wire
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness import milter_frames as wire
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 MANY_TURNS = 100  # of the loop; in each of them progress is reported
 

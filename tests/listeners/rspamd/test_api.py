@@ -24,9 +24,9 @@ from nbstream.server.limits import BytesInFlight
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokens import Tokens
-from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
-from tests.listeners.http.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
+from tests.harness.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
+from tests.harness.waiting import DEADLINE_SECONDS
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from nbstream.policy.header import FilterMarks
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
-from tests.listeners.smtp.sink import Sink, open_sink
-from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
+from tests.harness.sink import Sink, open_sink
+from tests.harness.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 SPAMMY = b"From: w@offers.example\r\nSubject: prize\r\n\r\nClaim your free prize now, this offer ends today.\r\n"
 HAMMY = b"From: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on Friday? Ben will come too.\r\n"

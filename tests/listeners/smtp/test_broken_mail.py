@@ -9,9 +9,9 @@ from pathlib import Path
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.header import FilterMarks
-from tests.integration.daemon import DaemonProcess
-from tests.letters import letters
-from tests.mutation import mutations
+from tests.harness.daemon import DaemonProcess
+from tests.harness.letters import letters
+from tests.harness.mutation import mutations
 
 MARKS = FilterMarks()
 

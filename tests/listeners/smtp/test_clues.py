@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.settings import HeadersSettings
-from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
+from tests.harness.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 PRIZE = b"From: win@offers.example\r\nSubject: prize\r\n\r\nClaim your free prize n\xc3\xb6w\r\n"
 LUNCH = b"From: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch?\r\n"

@@ -21,7 +21,7 @@ from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.listeners.smtp import connection as connection_module
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.server.limits import ListenerLimits
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.waiting import DEADLINE_SECONDS
 
 ADVICE = "aiosmtpd has changed: read nbstream/listeners/smtp/connection.py beside the new aiosmtpd/smtp.py"
 LIMITS = ListenerLimits(idle_timeout_seconds=300.0, message_timeout_seconds=math.inf)

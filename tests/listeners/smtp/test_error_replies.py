@@ -15,7 +15,7 @@ from nbstream.errors import (
     StoreRefuses,
 )
 from nbstream.server.smtp_replies import ERROR_REPLIES, error_reply
-from tests.error_tables import classes_without_row, error_classes, example
+from tests.harness.error_tables import classes_without_row, error_classes, example
 
 SECRET = "redis.internal:6379"
 

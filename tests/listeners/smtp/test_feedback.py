@@ -13,11 +13,11 @@ from nbstream.delivery.settings import RelaySettings
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.server.peers import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
-from tests.conftest import RedisServer
-from tests.filter.disputes import DISPUTED, teach_dispute
-from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
-from tests.listeners.runtimes import LOOPBACK, make_runtime
-from tests.listeners.smtp.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
+from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
+from tests.harness.disputes import DISPUTED, teach_dispute
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.runtimes import LOOPBACK, make_runtime
+from tests.harness.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
 LUNCH = b"Message-ID: <2@x>\r\nFrom: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on Friday?\r\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tests.listeners.smtp.smtp_listener import RunningSmtp, Way
+from tests.harness.smtp_listener import RunningSmtp, Way
 
 TLS = {Way.SMTP_STARTTLS: ["--tls"], Way.SMTP_TLS: ["--tls-on-connect"]}
 

@@ -12,7 +12,7 @@ from nbstream.mail.header_fields import body_offset, parse_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.settings import HeaderFieldSettings, HeadersSettings
-from tests.listeners.smtp.smtp_listener import SPAM
+from tests.harness.smtp_listener import SPAM
 from tests.listeners.smtp.test_actions import HAMMY, SPAMMY, quarantined, rule, send, taught
 
 SITE = HeaderPolicy(

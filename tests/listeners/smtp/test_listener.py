@@ -21,9 +21,9 @@ from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
-from tests.delivery.scripted_server import ScriptedServer
-from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness.scripted_server import ScriptedServer
+from tests.harness.smtp_listener import RunningSmtp, open_smtp_listener
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 MESSAGE = b"From: a@example.org\r\nSubject: hello\r\n\r\nHow are you?\r\n"
 

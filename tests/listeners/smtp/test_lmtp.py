@@ -16,7 +16,7 @@ from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
-from tests.listeners.smtp.smtp_listener import HAM, SPAM, Dialogue, RunningSmtp, Way, open_smtp_listener
+from tests.harness.smtp_listener import HAM, SPAM, Dialogue, RunningSmtp, Way, open_smtp_listener
 
 SPAMMY = b"Message-ID: <1@x>\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
 HAMMY = b"Message-ID: <2@x>\r\nSubject: lunch\r\n\r\nShall we have lunch on Friday?\r\n"

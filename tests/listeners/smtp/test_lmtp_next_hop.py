@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
-from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
+from tests.harness.smtp_listener import RunningSmtp, open_smtp_listener
 
 RECIPIENTS = ("one@b.example", "two@b.example", "three@b.example")
 MESSAGE = b"Subject: x\r\n\r\nhello\r\n.\r\n"

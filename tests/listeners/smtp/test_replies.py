@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from nbstream.mail.message import Message
 from nbstream.policy.actions import Action
 from nbstream.policy.settings import ActionsSettings
-from tests.listeners.smtp.smtp_listener import RunningSmtp, open_smtp_listener
+from tests.harness.smtp_listener import RunningSmtp, open_smtp_listener
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
 LUNCH = b"Message-ID: <2@x>\r\nFrom: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch on Friday?\r\n"

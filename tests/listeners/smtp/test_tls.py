@@ -25,11 +25,11 @@ from nbstream.listeners.smtp.settings import SmtpListenerSettings, TlsMode
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.sockets import open_listening_socket
 from nbstream.store.model.memory_model import MemoryModel
-from tests.fuzz.memory_filter import memory_filter
-from tests.listeners.runtimes import make_runtime
-from tests.listeners.smtp.smtp_listener import Dialogue, RunningSmtp, Way, open_smtp_listener, server_context
-from tests.redis_servers.access import Certificates
-from tests.waiting import until
+from tests.harness.memory_filter import memory_filter
+from tests.harness.redis.access import Certificates
+from tests.harness.runtimes import make_runtime
+from tests.harness.smtp_listener import Dialogue, RunningSmtp, Way, open_smtp_listener, server_context
+from tests.harness.waiting import until
 
 MESSAGE = b"From: a@example.org\r\nSubject: hello\r\n\r\nHow are you?\r\n"
 

@@ -14,10 +14,10 @@ from redis.asyncio import Redis
 from nbstream.delivery.settings import RelaySettings
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.listeners.smtp.settings import TlsMode
-from tests.conftest import RedisServer
-from tests.listeners.runtimes import SPAM_ADDRESS, make_runtime
-from tests.listeners.smtp.smtp_listener import Dialogue, RunningSmtp, Way, open_smtp_listener
-from tests.waiting import until
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.runtimes import SPAM_ADDRESS, make_runtime
+from tests.harness.smtp_listener import Dialogue, RunningSmtp, Way, open_smtp_listener
+from tests.harness.waiting import until
 
 MESSAGE = b"From: a@example.org\r\nSubject: hello\r\n\r\nHow are you?\r\n"
 SESSION = b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n" + MESSAGE + b".\r\n"

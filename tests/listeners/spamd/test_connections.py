@@ -14,9 +14,9 @@ from redis.asyncio import Redis
 
 from nbstream.listeners.spamd import listener
 from nbstream.listeners.spamd.listener import SpamdConnection
-from tests.listeners.spamd.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
-from tests.mutation import mutations
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness.mutation import mutations
+from tests.harness.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 OK = b"SPAMD/1.1 0 EX_OK\r\n"
 CLOSING = b"SPAMD/1.0 69 Service Unavailable: closing down\r\n"

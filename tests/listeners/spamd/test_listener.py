@@ -17,12 +17,12 @@ from nbstream.filter import Check, CheckSeconds
 from nbstream.mail import header_edits
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
-from tests.conftest import RedisServer
-from tests.filter.disputes import DISPUTED, teach_dispute
-from tests.listeners.delivered import DELIVERED, assert_learned_as_it_was_checked
-from tests.listeners.smtp.smtp_listener import open_smtp_listener
-from tests.listeners.spamd.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
+from tests.harness.disputes import DISPUTED, teach_dispute
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.smtp_listener import open_smtp_listener
+from tests.harness.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
+from tests.harness.waiting import DEADLINE_SECONDS
 
 OK = "SPAMD/1.1 0 EX_OK\r\n"
 NOT_NOW = b"SPAMD/1.0 75 Temporary failure, please try again later\r\n"

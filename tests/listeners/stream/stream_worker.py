@@ -39,8 +39,8 @@ from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.listeners.runtimes import RULES, make_runtime
-from tests.waiting import until
+from tests.harness.runtimes import RULES, make_runtime
+from tests.harness.waiting import until
 
 SPAM = "win a free prize now, claim your cash"
 HAM = "shall we have lunch on friday with ann"

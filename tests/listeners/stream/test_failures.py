@@ -14,9 +14,9 @@ from nbstream.errors import ConfigError, CountsFull, StoreUnavailable
 from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 from tests.listeners.stream.stream_worker import FAULTS, HAM, SPAM, Worker, working
-from tests.waiting import until
 
 
 async def test_a_fault_is_tried_again_and_then_set_aside(client: Redis, shared_redis: RedisServer) -> None:

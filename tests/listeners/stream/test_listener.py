@@ -14,11 +14,11 @@ from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store import stream_queue
-from tests.conftest import RedisServer
-from tests.filter.filters import with_parts
-from tests.listeners.runtimes import make_runtime
+from tests.harness.filters import with_parts
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.runtimes import make_runtime
+from tests.harness.waiting import until
 from tests.listeners.stream.stream_worker import HAM, SPAM, Worker, working
-from tests.waiting import until
 
 
 async def test_a_text_is_checked_and_learned_by_its_label(worker: Worker) -> None:

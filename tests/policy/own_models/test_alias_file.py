@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.daemon import command
+from tests.harness.daemon import command
 
 
 @pytest.mark.parametrize("content", [None, "ann\n"])

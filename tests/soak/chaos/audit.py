@@ -14,6 +14,8 @@ from itertools import chain
 
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
+from tests.harness.algebra import live_entries
+from tests.harness.waiting import until
 from tests.soak.chaos import stored
 from tests.soak.chaos.administrator import Administrator
 from tests.soak.chaos.deliveries import (
@@ -32,8 +34,6 @@ from tests.soak.chaos.site import Site
 from tests.soak.chaos.stored import FOLLOW_SECONDS, LEDGER_SECONDS
 from tests.soak.chaos.streams import IN
 from tests.soak.chaos.teachers import Teachers
-from tests.store.algebra import live_entries
-from tests.waiting import until
 
 MODEL = "default"
 _STREAM_SECONDS = 60.0  # for the entries whose workers have died to be claimed and answered

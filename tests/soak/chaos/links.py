@@ -6,7 +6,7 @@ import asyncio
 import random
 from pathlib import Path
 
-from tests.store.proxy import Fate, Proxy
+from tests.harness.redis.proxy import Fate, Proxy
 
 
 class Link(Proxy):

@@ -6,7 +6,7 @@ import base64
 import random
 import re
 
-from tests.letters import letters
+from tests.harness.letters import letters
 
 _OWN_FIELD = re.compile(rb"(?mi)^X-(?:Nbstream|Spam-(?:Flag|Status|Level)\b)[^\n]*\n(?:[ \t][^\n]*\n)*")
 

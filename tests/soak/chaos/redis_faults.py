@@ -11,14 +11,14 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from tests.harness.redis.proxy import Fate
+from tests.harness.waiting import until
 from tests.soak.chaos.disks import full
 from tests.soak.chaos.faults import Actions
 from tests.soak.chaos.links import Link
 from tests.soak.chaos.redis_group import DIRECT, READY_SECONDS, RedisGroup, RedisNode
 from tests.soak.chaos.schedule import HOSTS, Event, Kind
 from tests.soak.chaos.services import send_signal, stop_for
-from tests.store.proxy import Fate
-from tests.waiting import until
 
 _FATES = {
     Kind.LOSE_REQUESTS: Fate.LOSE_REQUEST,

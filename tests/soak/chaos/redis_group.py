@@ -16,12 +16,12 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nbstream.store.connection import ConnectionOptions, open_client
-from tests.integration.daemon import free_port
+from tests.harness.daemon import free_port
+from tests.harness.waiting import until
 from tests.soak.chaos.journal import Journal
 from tests.soak.chaos.links import Link
 from tests.soak.chaos.schedule import HOSTS
 from tests.soak.chaos.services import Service
-from tests.waiting import until
 
 READY_SECONDS = 90.0
 """How long a server may take to recover, on a slow machine."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from redis.asyncio import Redis
 
 from nbstream.store.connection import ConnectionOptions, SentinelNodes, open_client
-from tests.redis_servers.network import Network
-from tests.redis_servers.sentinel_set import SERVICE, SentinelSet
-from tests.redis_servers.server_process import ServerProcess
+from tests.harness.redis.network import Network
+from tests.harness.redis.sentinel_set import SERVICE, SentinelSet
+from tests.harness.redis.server_process import ServerProcess
 from tests.soak.chaos.faults import Actions
 from tests.soak.chaos.schedule import Event, Kind
 

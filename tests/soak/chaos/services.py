@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from tests.integration.daemon import gone
+from tests.harness.daemon import gone
+from tests.harness.waiting import until
 from tests.soak.chaos.journal import Journal
-from tests.waiting import until
 
 RESTART_SECONDS = 0.3
 """The pause before a program is started again."""

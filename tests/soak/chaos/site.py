@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from redis.asyncio import Redis
 
-from tests.integration.daemon import free_port
+from tests.harness.daemon import free_port
+from tests.harness.waiting import until
 from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import Journal
 from tests.soak.chaos.mails import mail
@@ -19,7 +20,6 @@ from tests.soak.chaos.next_hop import NextHop
 from tests.soak.chaos.redis_group import DIRECT, READY_SECONDS
 from tests.soak.chaos.schedule import HOSTS
 from tests.soak.chaos.services import Daemon
-from tests.waiting import until
 
 HELD_DOMAIN = "held.example"
 """Mail to this domain goes to the quarantine."""

@@ -15,12 +15,7 @@ from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from tests.soak.chaos.deviations import Deviation
-from tests.soak.chaos.mails import mail
-from tests.soak.chaos.site import Host, Site
-from tests.soak.chaos.streams import DEAD, IN, OUT
-from tests.soak.chaos.teaching import Teaching
-from tests.store.algebra import (
+from tests.harness.algebra import (
     NOTHING,
     equals_redis_exactly,
     live_entries,
@@ -29,7 +24,12 @@ from tests.store.algebra import (
     stored,
     summed,
 )
-from tests.waiting import until
+from tests.harness.waiting import until
+from tests.soak.chaos.deviations import Deviation
+from tests.soak.chaos.mails import mail
+from tests.soak.chaos.site import Host, Site
+from tests.soak.chaos.streams import DEAD, IN, OUT
+from tests.soak.chaos.teaching import Teaching
 
 FOLLOW_SECONDS = 30.0
 """How long a mirror may take to catch up after the last fault."""

@@ -12,11 +12,11 @@ import random
 from collections.abc import Awaitable, Callable
 
 from nbstream.listeners.dovecot.spool import measure_backlog
+from tests.harness.waiting import until
 from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, FeedbackOutcome
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient
 from tests.soak.chaos.teaching import SpooledLesson, Teaching, key_of
-from tests.waiting import until
 
 _PAUSE_SECONDS = 0.1
 _RETRY_SECONDS = 0.5

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nbstream.mail.message import Message
-from tests.integration.spool_client import TAKEN, report
+from tests.harness.spool_client import TAKEN, report
 from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import FeedbackOutcome, Journal, LessonAttempt
 from tests.soak.chaos.mails import mail

@@ -21,14 +21,14 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.eviction import START_SHARE, TARGET_SHARE, Evictor
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.filter.filters import make_filter
-from tests.letters import letters
-from tests.store.algebra import stored
-from tests.store.lessons import MESSAGES, TOKENS, Step, change, entry, steps
-from tests.store.mirror.mirrors import running
+from tests.harness.algebra import stored
+from tests.harness.filters import make_filter
+from tests.harness.lessons import MESSAGES, TOKENS, Step, change, entry, steps
+from tests.harness.letters import letters
+from tests.harness.mirrors import running
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 from tests.store.mirror.test_mirror import equals_redis
-from tests.waiting import until
 
 LIMIT = 10_000
 TARGET = int(TARGET_SHARE * LIMIT)

@@ -9,8 +9,8 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import NO_CHANGE
 from nbstream.store.mirror.follower import Followed, StreamEntries, position_of
-from tests.store.mirror.mirrors import following
-from tests.waiting import until
+from tests.harness.mirrors import following
+from tests.harness.waiting import until
 
 
 class CountedLoads(Followed):

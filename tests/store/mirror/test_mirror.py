@@ -16,10 +16,10 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.store.lessons import TOKENS, change, entry
-from tests.store.mirror.mirrors import KINDS, mirroring
-from tests.waiting import DEADLINE_SECONDS, until
+from tests.harness.lessons import TOKENS, change, entry
+from tests.harness.mirrors import KINDS, mirroring
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 
 async def equals_redis(mirror: Mirror, model: Model, tokens: list[bytes]) -> bool:

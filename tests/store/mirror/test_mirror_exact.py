@@ -15,14 +15,14 @@ from redis.asyncio import Redis
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.store.algebra import equals_redis_exactly
-from tests.store.lessons import TOKENS, change, entry
-from tests.store.mirror.mirrors import running
-from tests.store.proxy import Fate, Proxy
-from tests.store.replicas import replicated
+from tests.harness.algebra import equals_redis_exactly
+from tests.harness.lessons import TOKENS, change, entry
+from tests.harness.mirrors import running
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.redis.replicas import replicated
+from tests.harness.waiting import until
 from tests.store.writers import LETTERS, filter_of, has_changed, other_process, random_plans, wait_until_written
-from tests.waiting import until
 
 
 @asynccontextmanager

@@ -13,11 +13,10 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
-from tests.store.algebra import NOTHING, equals_redis_exactly, stored, summed
-from tests.store.lessons import TOKENS, change, entry
-from tests.store.mirror.mirrors import running
-from tests.store.notes import NOTE
-from tests.waiting import until
+from tests.harness.algebra import NOTHING, equals_redis_exactly, stored, summed
+from tests.harness.lessons import NOTE, TOKENS, change, entry
+from tests.harness.mirrors import running
+from tests.harness.waiting import until
 
 HAM, SPAM = "auto-ham:0", "auto-spam:0"
 

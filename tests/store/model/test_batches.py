@@ -22,12 +22,11 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
-from tests.conftest import RedisServer
-from tests.store.algebra import NOTHING, equals_redis_exactly, stored, summed
-from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
-from tests.store.mirror.mirrors import running
-from tests.store.notes import NOTE
-from tests.store.proxy import Fate, Proxy
+from tests.harness.algebra import NOTHING, equals_redis_exactly, stored, summed
+from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS, change, entry
+from tests.harness.mirrors import running
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
 
 MESSAGES = [f"m{n}" for n in range(6)]
 LIMIT = 3  # prequential scores

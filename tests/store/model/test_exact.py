@@ -16,8 +16,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.store.algebra import (
+from tests.harness.algebra import (
     NOTHING,
     live_entries,
     prequential_scores,
@@ -25,8 +24,10 @@ from tests.store.algebra import (
     stored,
     summed,
 )
-from tests.store.proxy import Fate, Proxy
-from tests.store.replicas import replicated
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.redis.replicas import replicated
+from tests.harness.waiting import until
 from tests.store.writers import (
     LETTERS,
     Plan,
@@ -38,7 +39,6 @@ from tests.store.writers import (
     write,
     write_in_bulk,
 )
-from tests.waiting import until
 
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always")
 

@@ -21,8 +21,7 @@ from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.scripts import Lesson, LessonBatch
-from tests.store.lessons import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps
-from tests.store.notes import NOTE
+from tests.harness.lessons import MESSAGES, NOTE, SUM_NAMES, TOKENS, Step, entry, steps
 
 _PAGE = 4096
 NAMES = [*TOKENS, *SUM_NAMES]

@@ -16,11 +16,10 @@ from nbstream.store.model import history
 from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from tests.conftest import RedisServer
-from tests.filter.filters import make_filter
-from tests.store.lessons import TOKENS, change, entry
-from tests.store.notes import NOTE
-from tests.store.proxy import LosesOneReply
+from tests.harness.filters import make_filter
+from tests.harness.lessons import NOTE, TOKENS, change, entry
+from tests.harness.redis.proxy import LosesOneReply
+from tests.harness.redis.redis_server import RedisServer
 
 PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free prize now\n")
 

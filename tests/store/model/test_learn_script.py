@@ -12,8 +12,7 @@ from nbstream.store.model.scripts import (
     Lesson,
     LessonBatch,
 )
-from tests.store.lessons import TOKENS, entry
-from tests.store.notes import NOTE
+from tests.harness.lessons import NOTE, TOKENS, entry
 
 
 def new_lesson(message_key: str, new: LedgerEntry) -> Lesson:

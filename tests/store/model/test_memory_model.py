@@ -9,9 +9,8 @@ from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
-from tests.store.algebra import stored
-from tests.store.lessons import MESSAGES, SUM_NAMES, TOKENS, Step, entry, steps
-from tests.store.notes import NOTE
+from tests.harness.algebra import stored
+from tests.harness.lessons import MESSAGES, NOTE, SUM_NAMES, TOKENS, Step, entry, steps
 
 NAMES = [*TOKENS, *SUM_NAMES]
 

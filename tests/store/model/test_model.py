@@ -18,12 +18,11 @@ from nbstream.store.model.ledger import LedgerConflict, unpack_tokens
 from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.conftest import RedisServer
-from tests.store.algebra import stored, summed
+from tests.harness.algebra import stored, summed
+from tests.harness.lessons import NOTE, TOKENS, Step, change, entry, steps
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 from tests.store.bombs import DEFLATED_BOMB, MANY_TOKENS, little_memory
-from tests.store.lessons import TOKENS, Step, change, entry, steps
-from tests.store.notes import NOTE
-from tests.waiting import until
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch, changed_counts
 from nbstream.store.transfer.archive import CountsRecord
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
-from tests.store.algebra import equals_redis_exactly
-from tests.store.lessons import TOKENS, change, entry
-from tests.store.mirror.mirrors import KINDS, Kind, mirroring, running
-from tests.store.notes import NOTE
-from tests.waiting import until
+from tests.harness.algebra import equals_redis_exactly
+from tests.harness.lessons import NOTE, TOKENS, change, entry
+from tests.harness.mirrors import KINDS, Kind, mirroring, running
+from tests.harness.waiting import until
 
 MANY = [b"body:word%d" % n for n in range(2500)]  # the script reads some at a time
 

@@ -14,11 +14,11 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
-from tests.store.algebra import prequential_scores, prequential_scores_of_entries
-from tests.store.mirror.mirrors import running
-from tests.store.notes import NOTE
-from tests.store.transfer.model_archives import export_model, import_model
-from tests.waiting import until
+from tests.harness.algebra import prequential_scores, prequential_scores_of_entries
+from tests.harness.lessons import NOTE
+from tests.harness.mirrors import running
+from tests.harness.model_archives import export_model, import_model
+from tests.harness.waiting import until
 
 LIMIT = 3
 MESSAGES = [f"m{n}" for n in range(6)]

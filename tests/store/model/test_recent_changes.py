@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from nbstream.store.model.history import HistoryChange, RecentChanges
 from nbstream.store.model.model import Model
-from tests.store.lessons import TOKENS, change, entry
+from tests.harness.lessons import TOKENS, change, entry
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
-from tests.conftest import RedisServer
-from tests.store.notes import NOTE
-from tests.store.replicas import Pair, replicated
+from tests.harness.lessons import NOTE
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.redis.replicas import Pair, replicated
 
 ENTRY = LedgerEntry("v1", "spam", 1000, (b"body:x",), 1.5, "test", "nobody", 0.25)
 

@@ -12,8 +12,8 @@ from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model, temporary_model, temporary_name
-from tests.conftest import RedisServer
-from tests.store.notes import NOTE
+from tests.harness.lessons import NOTE
+from tests.harness.redis.redis_server import RedisServer
 
 
 async def learn(model: Model, message: str) -> None:

@@ -35,11 +35,11 @@ from nbstream.store.recent.stored_form import compress
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.tokens import Tokens
-from tests.bayes.counted_clues import counted_clues
-from tests.conftest import RedisServer
+from tests.harness.counted_clues import counted_clues
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import DEADLINE_SECONDS
 from tests.store.bombs import MANY_BYTES, MANY_TOKENS, little_memory
-from tests.store.proxy import Fate, Proxy
-from tests.waiting import DEADLINE_SECONDS
 
 KEYS = ModelKeys("test")
 DICTIONARY = zstandard.ZstdCompressionDict(

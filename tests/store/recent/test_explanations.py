@@ -20,8 +20,8 @@ from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanat
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from nbstream.tokens.tokens import Tokens
-from tests.bayes.counted_clues import counted_clues
-from tests.bayes.sample_models import sample_message, score_of, trained_counts
+from tests.harness.counted_clues import counted_clues
+from tests.harness.sample_models import sample_message, score_of, trained_counts
 
 TOKENS = Tokens((b"subject:x", b"from:\xc3\xa9"), (b"body:1",))
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

@@ -27,7 +27,7 @@ from nbstream.store.recent.message_rows import (
     recipient_indices,
 )
 from nbstream.store.settings import MemorySettings
-from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
+from tests.harness.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.store.recent.test_checked_messages import DroppedMessages, checked_message, running
 
 HOSTILE_TEXT = st.text(st.characters()) | st.sampled_from(

@@ -23,9 +23,9 @@ from nbstream.store.recent.message_rows import (
     normalize_address,
 )
 from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
-from tests.conftest import RedisServer
-from tests.redis_servers.cluster_set import ClusterSet
-from tests.store.recent.rows import KEYS, NOW, envelope, message_id, write_rows
+from tests.harness.redis.cluster_set import ClusterSet
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.store.test_locators import cluster_options
 
 HOUR = 3600

@@ -26,12 +26,11 @@ from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import ModelImport, import_archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
-from tests.store.algebra import stored
-from tests.store.lessons import SUM_NAMES, TOKENS, change, entry
-from tests.store.mirror.mirrors import running
+from tests.harness.algebra import stored
+from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS, change, entry
+from tests.harness.mirrors import running
+from tests.harness.model_archives import export_model, import_model, open_model, stored_hashes
 from tests.store.mirror.test_mirror import equals_redis
-from tests.store.notes import NOTE
-from tests.store.transfer.model_archives import export_model, import_model, open_model, stored_hashes
 
 MANY = [b"t%d" % n for n in range(5000)]  # more than a step of a scan
 

@@ -26,8 +26,8 @@ from nbstream.web.admin.requests import ADMIN_AREA, View
 from nbstream.web.admin.responses import cookie_name
 from nbstream.web.admin.server import PageServer
 from nbstream.web.admin.static_files import load_static_files
-from tests.listeners.http.http_listener import free_socket
-from tests.waiting import DEADLINE_SECONDS
+from tests.harness.http_listener import free_socket
+from tests.harness.waiting import DEADLINE_SECONDS
 
 MODEL = "page"
 

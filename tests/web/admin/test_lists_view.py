@@ -15,7 +15,7 @@ from nbstream.policy.sender_lists import SITE, ListEntry, ListKind, OwnerList
 from nbstream.server.http.access import Role
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.web.admin.lists_view import ListsView
-from tests.store.recent.rows import KEYS
+from tests.harness.rows import KEYS
 from tests.web.admin.page_listener import Browser, open_page
 
 ANN = "ann@example.org"

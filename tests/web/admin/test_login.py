@@ -20,8 +20,8 @@ from nbstream.web.admin import login
 from nbstream.web.admin.login import PageSessions, login_name, sign, unsign
 from nbstream.web.admin.requests import Answer, Page, PageRequest, PageRoute, Redirect, View
 from nbstream.web.admin.responses import cookie_name
-from tests.conftest import RedisServer
-from tests.waiting import until
+from tests.harness.redis.redis_server import RedisServer
+from tests.harness.waiting import until
 from tests.web.admin.page_listener import MODEL, Browser, PageListener, Response, open_page
 
 PASSWORDS = Passwords("for reading", "for teaching")

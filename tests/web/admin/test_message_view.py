@@ -18,11 +18,11 @@ from nbstream.server.http.access import Role
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.web.admin.message_view import DRAWN_CLUES, draw_explanation, make_axes
 from nbstream.web.admin.rendering import format_probability
-from tests.conftest import RedisServer
-from tests.filter.disputes import DISPUTED, teach_dispute
-from tests.letters import letters
+from tests.harness.admin_site import Site, buttons, open_site, words
+from tests.harness.disputes import DISPUTED, teach_dispute
+from tests.harness.letters import letters
+from tests.harness.redis.redis_server import RedisServer
 from tests.web.admin.page_listener import Browser, Response
-from tests.web.admin.site import Site, buttons, open_site, words
 
 SPAM = next(raw for label, raw in letters(60, seed=9) if label == "spam")
 PATH = "/ui/messages/"

@@ -26,7 +26,7 @@ from nbstream.store.settings import MemorySettings
 from nbstream.web.admin.forms import read_query
 from nbstream.web.admin.messages_view import MessagesView
 from nbstream.web.admin.requests import Page, PageRequest, PageRoute, Session
-from tests.store.recent.rows import KEYS, envelope, message_id, write_rows
+from tests.harness.rows import KEYS, envelope, message_id, write_rows
 from tests.web.admin.page_listener import Browser, open_page
 
 HOURS = 10

@@ -31,8 +31,8 @@ from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.server.http.access import Role
 from nbstream.web.admin.activity import MESSAGE_CLASSES, ActivityRecorder, ActivityRow
 from nbstream.web.admin.now_view import ActivitySpan, DaemonFindings, NowView, activity_values
-from tests.doctor.sites import is_of
-from tests.waiting import ended, until
+from tests.harness.examined_sites import is_of
+from tests.harness.waiting import ended, until
 from tests.web.admin.page_listener import open_page, title_of
 from tests.web.admin.svg import is_within_view_box, parse_svg
 

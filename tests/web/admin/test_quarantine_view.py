@@ -12,10 +12,10 @@ from redis.asyncio import Redis
 
 from nbstream.server.http.access import Role
 from nbstream.web.admin import quarantine_view
-from tests.letters import letters
-from tests.listeners.smtp.sink import Sink, open_sink
+from tests.harness.admin_site import HOSTILE, Site, assert_harmless, buttons, open_site, words
+from tests.harness.letters import letters
+from tests.harness.sink import Sink, open_sink
 from tests.web.admin.page_listener import Browser
-from tests.web.admin.site import HOSTILE, Site, assert_harmless, buttons, open_site, words
 
 PATH = "/ui/quarantine"
 LETTERS = [raw for _, raw in letters(12, seed=3)]

@@ -36,9 +36,9 @@ from nbstream.web.admin.teaching_view import (
 )
 from nbstream.web.admin.tokens_view import TokensView
 from nbstream.web.admin.undo_view import UndoView
-from tests.filter.filters import make_filter
-from tests.letters import letters
-from tests.store.recent.rows import envelope, write_rows
+from tests.harness.filters import make_filter
+from tests.harness.letters import letters
+from tests.harness.rows import envelope, write_rows
 from tests.web.admin.page_listener import Browser, PageListener, open_page
 
 PRIZE = Message.parse(b"Subject: prize\n\nClaim your free prize now\n")

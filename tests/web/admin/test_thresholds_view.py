@@ -25,8 +25,8 @@ from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.server.http.access import Role
 from nbstream.web.admin.thresholds_view import ThresholdsView, draw_histogram
-from tests.evaluation.scored import prequential_scores, random_scores
 from tests.evaluation.test_threshold_choices import FEW
+from tests.harness.scored import prequential_scores, random_scores
 from tests.web.admin.page_listener import Browser, open_page
 from tests.web.admin.svg import is_within_view_box, parse_svg
 

@@ -14,9 +14,9 @@ from nbstream.policy.sender_lists import SITE
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.web.admin.login import csrf_token
-from tests.listeners.http.http_listener import LUNCH, PRIZE
+from tests.harness.http_listener import LUNCH, PRIZE
+from tests.harness.user_site import ANN, BOB, UserBrowser, UserSite, open_user_site
 from tests.web.admin.page_listener import Response
-from tests.web.user.site import ANN, BOB, UserBrowser, UserSite, open_user_site
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.web.user.texts import LINK_TEXTS
 from nbstream.web.users.links import LinkKeys, LinkPurpose, LinkSigner, SignedLink, link_path
 from nbstream.web.users.preferences import UserPreferences
-from tests.listeners.http.http_listener import PRIZE, Answer, RunningHttpListener, open_http
-from tests.web.users.digest_site import ANN, BOB, SECTION
+from tests.harness.digest_site import ANN, BOB, SECTION
+from tests.harness.http_listener import PRIZE, Answer, RunningHttpListener, open_http
 
 ID = Message.parse(PRIZE).key
 KEYS = ModelKeys("default")

@@ -13,8 +13,8 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.web.admin.responses import cookie_name
 from nbstream.web.user.login import USER_AREA
 from nbstream.web.users.links import LinkKeys, LinkPurpose, SignedLink
+from tests.harness.user_site import ANN, BOB, PasswordTable, UserBrowser, UserSite, open_user_site
 from tests.web.admin.page_listener import Response
-from tests.web.user.site import ANN, BOB, PasswordTable, UserBrowser, UserSite, open_user_site
 
 PASSWORDS = {ANN: "secret", BOB: "sesame", "eve@evil.example": "mine", "ann+x@example.org": "plus"}
 

@@ -15,10 +15,10 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.web.user.texts import TEXTS
 from nbstream.web.users.preferences import UserPreferences
-from tests.letters import letters
-from tests.listeners.http.http_listener import LUNCH, PRIZE
-from tests.web.admin.site import words
-from tests.web.user.site import ANN, BOB, UserSite, open_user_site
+from tests.harness.admin_site import words
+from tests.harness.http_listener import LUNCH, PRIZE
+from tests.harness.letters import letters
+from tests.harness.user_site import ANN, BOB, UserSite, open_user_site
 
 SPAM = next(raw for label, raw in letters(20) if label == "spam").replace(b"Subject: ", b"Subject: Special ")
 

@@ -22,8 +22,8 @@ from nbstream.web.users.digest_mail import Digest, DigestRenderer
 from nbstream.web.users.held_mail import HeldMessage
 from nbstream.web.users.links import LinkPurpose, LinkSigner
 from nbstream.web.users.settings import DigestSettings
-from tests.web.admin.site import HOSTILE
-from tests.web.users.digest_site import SECTION, body_of
+from tests.harness.admin_site import HOSTILE
+from tests.harness.digest_site import SECTION, body_of
 
 NOW = 1_795_849_200.0  # 2026-11-28 07:00 UTC
 SIGNER = LinkSigner(b"k" * 32)

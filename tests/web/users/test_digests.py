@@ -20,8 +20,8 @@ from nbstream.web.users.digest_state import DigestMarker, DigestState
 from nbstream.web.users.digests import MAX_LISTED, DigestOutcome, last_due
 from nbstream.web.users.links import LinkPurpose
 from nbstream.web.users.settings import read_schedule
-from tests.conftest import RedisServer
-from tests.web.users.digest_site import ANN, BOB, DigestSite, body_of, open_digests
+from tests.harness.digest_site import ANN, BOB, DigestSite, body_of, open_digests
+from tests.harness.redis.redis_server import RedisServer
 
 SENT, REFUSED, DEFERRED = DigestOutcome.SENT, DigestOutcome.REFUSED, DigestOutcome.DEFERRED
 DAY = 86_400

@@ -28,10 +28,10 @@ from nbstream.web.users.held_mail import (
     UserOf,
     UserTeacher,
 )
-from tests.listeners.filters import OpenFilter, open_filter
-from tests.listeners.runtimes import make_runtime
-from tests.web.users.digest_site import without_detail
-from tests.web.users.mail_server import MailServer, open_mail_server
+from tests.harness.digest_site import without_detail
+from tests.harness.listener_filters import OpenFilter, open_filter
+from tests.harness.mail_server import MailServer, open_mail_server
+from tests.harness.runtimes import make_runtime
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 RAW = b"From: Shop <shop@example.net>\r\nSubject: =?utf-8?q?50_=E2=82=AC?=\r\n\r\nhello\r\n"

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.store.model.keys import ModelKeys
 from nbstream.web.users.links import LinkKeys, LinkPurpose, LinkSigner, SignedLink
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
 
 NOW = 1_800_000_000
 ENDS_AT = NOW + 3600

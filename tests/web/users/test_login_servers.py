@@ -21,9 +21,9 @@ from nbstream.web.users.login_servers import (
     user_of_reply,
 )
 from nbstream.web.users.settings import ImapLoginSetting, UserPageSettings
-from tests.cli.imap_server import Server
-from tests.deploy.postfix import open_folder
-from tests.integration.imap_server import ImapServer
+from tests.harness.imap_server import ImapServer
+from tests.harness.postfix import open_folder
+from tests.harness.scripted_imap_server import Server
 
 USERS = "ann@example.org:{PLAIN}secret\nbob:{PLAIN}a bä\nno-login@example.org:{PLAIN}x::::::nologin=y\n"
 

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.store.model.keys import ModelKeys
 from nbstream.web.users.preferences import UserPreferences
-from tests.conftest import RedisServer
+from tests.harness.redis.redis_server import RedisServer
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 

@@ -1,0 +1,1 @@
+"""Real Redis or Valkey servers: one, a primary and replica, sentinels, a cluster; and faults before them."""
