@@ -5,7 +5,7 @@ for any counts. Everything else is private and may change with any version. A pu
 first uses it.
 """
 
-from typing import TYPE_CHECKING
+TYPE_CHECKING = False  # type checkers take it for True; to import typing takes a hundredth of a second
 
 if TYPE_CHECKING:
     from nbstream.spam_filter import (
@@ -41,7 +41,7 @@ if not TYPE_CHECKING:  # else a misspelt name would have a type
     def __getattr__(name: str) -> object:
         """Return a public name; see PEP 562."""
         if name in __all__:
-            from nbstream import spam_filter  # noqa: PLC0415 - numpy and more take some tenths of a second
+            from importlib import import_module  # noqa: PLC0415 - needed where a public name is, and only then
 
-            return getattr(spam_filter, name)
+            return getattr(import_module("nbstream.spam_filter"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
