@@ -206,9 +206,6 @@ def _start_chores(settings: Settings, parts: ServerParts, runtime: Callable[[], 
     max_tokens = settings.model.max_tokens
     if max_tokens is not None:
         background.every("evictor", 0.0, Evictor(model, parts.mirror, max_tokens, metrics.store.evicted).step)
-        if parts.autolearner:
-            evictor = Evictor(model, parts.mirror, max_tokens, metrics.store.evicted, automatic=True)
-            background.every("auto evictor", 0.0, evictor.step)
 
 
 def _start_kept_mail(parts: ServerParts, kept_seconds: float) -> None:

@@ -69,46 +69,40 @@ _NOTHING_SECONDS = 10.0  # as after a failover, until the mirror has loaded what
 class Evictor:
     """Keeps the number of tokens in ``mirror``, which follows ``model``, within ``limit``.
 
-    These are the tokens that people taught, or with ``automatic`` those that were learned without them.
+    The tokens that people taught have this limit, and so have those that were learned without them.
     ``on_evicted`` is called at each step with the number of tokens that were forgotten.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        mirror: Mirror,
-        limit: int,
-        on_evicted: Callable[[int], object],
-        *,
-        automatic: bool = False,
-    ) -> None:
+    def __init__(self, model: Model, mirror: Mirror, limit: int, on_evicted: Callable[[int], object]) -> None:
         self._model = model
         self._mirror = mirror
         self._limit = limit
         self._on_evicted = on_evicted
-        self._automatic = automatic
 
     async def step(self) -> None:
         """Wait until it is necessary to evict tokens, and evict once. Raises ``StoreUnavailable``."""
-        await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit), automatic=self._automatic)
+        too_many = await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit))
         with readable_replies():
-            if not await self.evict_once():
-                await asyncio.sleep(_NOTHING_SECONDS)
+            evicted = [await self.evict_once(automatic=automatic) for automatic in too_many]
+        if not any(evicted):
+            await asyncio.sleep(_NOTHING_SECONDS)
 
-    async def evict_once(self) -> int:
+    async def evict_once(self, *, automatic: bool = False) -> int:
         """Evict once and return the number of tokens that were forgotten or mended.
 
-        A mended token had a count below zero and has none now. Raises ``StoreUnavailable``.
+        A mended token had a count below zero and has none now. ``automatic``: of the tokens that were learned
+        without people. Raises ``StoreUnavailable``.
         """
         started = time.monotonic()
-        candidates = await asyncio.to_thread(EvictionCandidates, *self._mirror.snapshot(automatic=self._automatic))
+        snapshot = self._mirror.snapshot(automatic=automatic)
+        candidates = await asyncio.to_thread(EvictionCandidates, *snapshot, automatic=automatic)
         mended = await self._evict_tokens(candidates, np.flatnonzero(candidates.below_zero), None)
         candidates.clip_counts_below_zero()
         target_size = int(TARGET_SHARE * self._limit)
         surplus = candidates.vocabulary_size - target_size
         evicted = 0
         if surplus > 0:
-            async for packed_tokens in self._model.ledger_tokens(await self._columns()):
+            async for packed_tokens in self._model.ledger_tokens(await self._columns(automatic)):
                 await asyncio.to_thread(candidates.mark_live, packed_tokens)
             number = surplus + int(_SPARE_SHARE * self._limit)
             indices = await asyncio.to_thread(candidates.least_useful, number)
@@ -119,20 +113,19 @@ class Evictor:
                 evicted=evicted,
                 below_zero=mended,
                 live=int(candidates.live.sum()),
-                vocabulary=self._vocabulary_size,
+                vocabulary=self._vocabulary_size(automatic),
                 seconds=round(time.monotonic() - started, 1),
             ),
         )
         return evicted + mended
 
-    @property
-    def _vocabulary_size(self) -> int:
-        totals = self._mirror.automatic_totals if self._automatic else self._mirror.totals
+    def _vocabulary_size(self, automatic: bool) -> int:
+        totals = self._mirror.automatic_totals if automatic else self._mirror.totals
         return 0 if totals is None else totals.vocabulary_size
 
-    async def _columns(self) -> Sequence[str]:
+    async def _columns(self, automatic: bool) -> Sequence[str]:
         """Return the columns of the tokens. The counts of a former generation are not those of the next one."""
-        if not self._automatic:
+        if not automatic:
             return CLASSES
         return automatic_columns((await self._mirror.look_up_automatic(())).generation)
 
@@ -147,7 +140,9 @@ class Evictor:
         forgotten, first = 0, 0
         while first < len(indices):
             stop_if_cancelled()
-            surplus = len(indices) if target_size is None else self._vocabulary_size - target_size
+            surplus = (
+                len(indices) if target_size is None else self._vocabulary_size(candidates.automatic) - target_size
+            )
             batch = indices[first : first + max(0, min(surplus, _TOKENS_PER_STEP * _CONCURRENT_STEPS))]
             if not len(batch):
                 break
@@ -167,7 +162,7 @@ class Evictor:
         self, candidates: EvictionCandidates, indices: NDArray[np.intp], target_size: int | None
     ) -> int:
         tokens = [candidates.tokens[index] for index in indices.tolist()]
-        counts, columns = candidates.counts[indices], await self._columns()
+        counts, columns = candidates.counts[indices], await self._columns(candidates.automatic)
         eviction = await self._model.evict(tokens, counts, target_size, columns)
         if not eviction:
             return 0
@@ -184,7 +179,8 @@ class EvictionCandidates:
     mirror, not by the ledger.
     """
 
-    def __init__(self, names: Sequence[bytes], counts: NDArray[np.int64]) -> None:
+    def __init__(self, names: Sequence[bytes], counts: NDArray[np.int64], *, automatic: bool = False) -> None:
+        self.automatic = automatic
         token_indices = [index for index, name in enumerate(names) if not is_sum(name)]
         self.tokens = [names[index] for index in token_indices]
         self.counts = counts[token_indices]

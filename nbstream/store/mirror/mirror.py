@@ -67,14 +67,23 @@ class Mirror(Followed):
         """Seconds since this mirror was last known to equal Redis; 0 while it follows."""
         return 0.0 if self.is_current else time.monotonic() - self.equal_at
 
-    async def wait_for_more_tokens(self, tokens: int, *, automatic: bool = False) -> None:
-        """Return when people taught more distinct tokens than ``tokens``, whatever their counts are.
+    async def wait_for_more_tokens(self, tokens: int) -> Sequence[bool]:
+        """Return when there are more distinct tokens than ``tokens``, whatever their counts are.
 
-        With ``automatic`` those are meant that were learned without people.
+        Those of people and those that were learned without them are counted apart: for each of them that has
+        more, whether it is ``automatic``.
         """
-        await self._wait_until(
-            lambda: self._loaded is not None and self._loaded.columns(automatic=automatic).distinct_tokens > tokens
-        )
+
+        def larger() -> Sequence[bool]:
+            loaded = self._loaded
+            return [
+                automatic
+                for automatic in (False, True)
+                if loaded and loaded.columns(automatic=automatic).distinct_tokens > tokens
+            ]
+
+        await self._wait_until(lambda: bool(larger()))
+        return larger()
 
     async def wait_until_applied(self, change: bytes) -> None:
         """Return when this mirror has applied the change with the stream id ``change``, or has ended.
