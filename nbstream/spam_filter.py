@@ -525,7 +525,7 @@ def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Part
 
 @asynccontextmanager
 async def _open_file(path: Path, settings: ProgramSettings) -> AsyncIterator[_Parts]:
-    from nbstream.daemon.assembly.store import key_fingerprint  # noqa: PLC0415 - see above
+    from nbstream.daemon.assembly.filter import key_fingerprint  # noqa: PLC0415 - see above
     from nbstream.store.model.file_model import FileModel  # noqa: PLC0415 - see above
 
     checked = _settings(settings)
@@ -549,7 +549,7 @@ async def _open_memory(settings: ProgramSettings) -> AsyncIterator[_Parts]:
 
 @asynccontextmanager
 async def _open_redis(url: str | None, name: str | None, settings: ProgramSettings) -> AsyncIterator[_Parts]:
-    from nbstream.daemon.assembly.filter import open_one_shot_filter  # noqa: PLC0415 - see above
+    from nbstream.daemon.assembly.parts import open_one_shot_filter  # noqa: PLC0415 - see above
     from nbstream.daemon.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
 
     checked = _settings(settings)

@@ -18,7 +18,7 @@ from nbstream.server.http.listener import HealthStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nbstream.daemon.parts import ServerParts
+    from nbstream.daemon.server_parts import ServerParts
     from nbstream.findings import Finding
 
 NOT_FOLLOWED = problem(

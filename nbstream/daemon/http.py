@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nbstream.daemon.config import Settings
-    from nbstream.daemon.parts import HttpContext
+    from nbstream.daemon.server_parts import HttpContext
     from nbstream.listeners.http.settings import HttpListenerSettings
     from nbstream.server.http.listener import SubApplication
     from nbstream.server.runtime import Runtime

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nbstream.daemon.health import find_kind
-from nbstream.daemon.parts import HttpContext
+from nbstream.daemon.server_parts import HttpContext
 from nbstream.delivery.outlet import Outlet
 from nbstream.listeners.dovecot import DOVECOT
 from nbstream.listeners.http import probe_http, probe_metrics
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.daemon.config import Settings
-    from nbstream.daemon.parts import ServerParts
+    from nbstream.daemon.server_parts import ServerParts
     from nbstream.findings import Finding
     from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
     from nbstream.server.listener import Listener

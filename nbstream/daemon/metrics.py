@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge
 
 from nbstream import __version__
-from nbstream.correspondents.metrics import CorrespondentGauges, CorrespondentMetrics
-from nbstream.filter.metrics import AutolearnGauges, FilterMetrics, ModelGauges
-from nbstream.filter.own_models.metrics import OwnModelMetrics
+from nbstream.correspondents.metrics import CorrespondentMetrics
+from nbstream.filter.metrics import FilterMetrics
 from nbstream.metrics import MetricsRegistry, StateGauge
 from nbstream.server.metrics import DeliveryMetrics
 from nbstream.store.metrics import StoreMetrics
@@ -24,12 +22,7 @@ from nbstream.store.metrics import StoreMetrics
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nbstream.correspondents.store import Correspondents
     from nbstream.engine.choice import Engine
-    from nbstream.filter import FilterPolicy
-    from nbstream.filter.own_models.store import OwnModels
-    from nbstream.store.connection import Primary
-    from nbstream.store.mirror.mirror import Mirror
 
 
 # Metrics of the daemon's processes: version, reloads, policy in force, replaced workers. Names are a contract.
@@ -121,19 +114,3 @@ class DaemonMetrics:
             ProcessMetrics(registry, engine.name),
             CorrespondentMetrics(registry),
         )
-
-    def watch_model(self, mirror: Mirror, primary: Primary, policy: Callable[[], FilterPolicy]) -> None:
-        """Export the state of the model, of its Redis and of the policies in force."""
-        ModelGauges(self.registry, mirror, primary, policy)
-
-    def watch_own_models(self, models: OwnModels) -> None:
-        """Export the state of the own models in memory."""
-        OwnModelMetrics(self.registry, models)
-
-    def watch_correspondents(self, correspondents: Correspondents) -> None:
-        """Export how much is known of correspondents."""
-        CorrespondentGauges(self.registry, correspondents)
-
-    def watch_autolearned(self, mirror: Mirror) -> None:
-        """Export the state of what was learned without people."""
-        AutolearnGauges(self.registry, mirror)

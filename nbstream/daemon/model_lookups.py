@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from nbstream.daemon.config import Settings
-    from nbstream.daemon.parts import ServerParts
+    from nbstream.daemon.server_parts import ServerParts
     from nbstream.filter import FilterPolicy
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.suspects import Suspect

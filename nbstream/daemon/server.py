@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import logs
 from nbstream.daemon.listeners import LISTENERS, make_listener
-from nbstream.daemon.parts import make_parts, start_background_work
 from nbstream.daemon.runtime import check_settings, make_runtime
+from nbstream.daemon.server_parts import ServerParts, start_background_work
 from nbstream.errors import StoreUnavailable
 from nbstream.server.sockets import bound_address
 from nbstream.store.connection import durability_risks
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from nbstream.daemon.assembly.store import RedisClients
     from nbstream.daemon.config import Settings
     from nbstream.daemon.metrics import DaemonMetrics
-    from nbstream.daemon.parts import ServerParts
     from nbstream.daemon.sockets import SocketsByName
     from nbstream.engine.choice import Engine
     from nbstream.server.listener import Listener, ListenerEntry
@@ -153,13 +152,11 @@ class Server:
         if self._does_chores:
             for warning in self.settings.warnings:
                 _log.warning("%s", warning)
-        parts = make_parts(self.settings, self._engine, clients, self._metrics)
+        parts = ServerParts(self.settings, clients, self._metrics, self._engine)
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
         self._parts = parts
         runtime = self._runtime = self._runtime_of(parts, self.settings)
-        start_background_work(
-            self.settings, parts, lambda: self._runtime or runtime, does_chores=self._does_chores
-        )
+        start_background_work(parts, lambda: self._runtime or runtime, does_chores=self._does_chores)
         if self._does_chores:
             parts.background.start(
                 "durability", partial(warn_about_durability, parts, self.settings.redis.wait_replicas)
@@ -168,10 +165,7 @@ class Server:
         try:
             # The first message is to be scored, but mail is not to wait for ever.
             await self._run_until_stopped(_LOAD_SECONDS, _wait_until_loaded(parts), fatal)
-            self._metrics.watch_own_models(parts.own_models)
-            self._metrics.watch_model(
-                parts.mirror, clients.primary, lambda: (self._runtime or runtime).spam_filter.policy
-            )
+            parts.export_state(lambda: (self._runtime or runtime).spam_filter.policy)
             if not self._stop.is_set():
                 await self._open_listeners(parts, open_sockets())
                 on_ready()

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from nbstream.daemon import config
-from nbstream.daemon.assembly.store import make_model, make_recent_messages, open_running_redis
+from nbstream.daemon.assembly.parts import Parts
+from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokens import Tokens
@@ -47,8 +48,9 @@ async def remember(config_file: Path, messages: Sequence[Remembered]) -> None:
     """Write checked messages into the Redis of a running daemon."""
     settings = config.load_settings(config_file)
     async with open_running_redis(settings) as clients:
-        model = await make_model(settings, clients.client).open()
-        recent = make_recent_messages(settings, model)
+        parts = Parts(settings, clients)
+        await parts.model.open()
+        recent = parts.recent_messages
         writing = asyncio.create_task(recent.run())
         for number, (message, envelope) in enumerate(messages, 1):
             recent.remember(message, None, lambda envelope=envelope: envelope)  # type: ignore[misc]

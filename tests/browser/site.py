@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from nbstream.daemon import config
-from nbstream.daemon.assembly.store import make_model, make_recent_messages, open_running_redis
+from nbstream.daemon.assembly.parts import Parts
+from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.server.http.access import Role
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from tests.harness.daemon import DaemonProcess, free_port, send, wait_until
@@ -47,8 +48,7 @@ class Site:
         async def read() -> list[str]:
             settings = config.load_settings(self.config)
             async with open_running_redis(settings) as clients:
-                model = await make_model(settings, clients.client).open(sign=False)
-                return [message.key async for message in make_recent_messages(settings, model).newest(100)]
+                return [message.key async for message in Parts(settings, clients).recent_messages.newest(100)]
 
         ids: list[str] = run_aside(read())
         return ids

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.checked_messages import CheckedMessage

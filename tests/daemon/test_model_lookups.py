@@ -13,7 +13,7 @@ from nbstream.daemon.assembly.store import RedisClients
 from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.model_lookups import ModelLookups
-from nbstream.daemon.parts import make_parts
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.engine.choice import PYTHON
 from nbstream.mail.message import Message
 from tests.harness.letters import letters
@@ -32,7 +32,7 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
             "relay": {"next_hop": f"maildir:{tmp_path / 'Maildir'}"},
         }
     )
-    parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
+    parts = ServerParts(settings, RedisClients(client, client), DaemonMetrics.create(PYTHON), PYTHON)
     assert parts.autolearner
     mirror = parts.mirror
     async with AsyncExitStack() as stack:

@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.daemon import model_lookups
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.doctor import model
 from nbstream.doctor.connections import examine_in_redis
 from nbstream.doctor.examination import Site

@@ -12,8 +12,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.clues import Clue, TokenClues
 from nbstream.bayes.table_counts import make_counts
-from nbstream.daemon.assembly.filter import make_filter, make_model_tokenizer
-from nbstream.daemon.assembly.store import key_fingerprint
+from nbstream.daemon.assembly.filter import key_fingerprint, make_filter, make_model_tokenizer
 from nbstream.daemon.config import Settings, make_settings
 from nbstream.engine.choice import PYTHON, Engine
 from nbstream.errors import StoreIncompatible

@@ -20,8 +20,8 @@ from nbstream.daemon.assembly.store import RedisClients
 from nbstream.daemon.config import Settings
 from nbstream.daemon.listeners import HTTP, make_listener
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.daemon.parts import make_parts
 from nbstream.daemon.runtime import make_runtime
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter
 from nbstream.server.http.listener import HttpListener
@@ -140,7 +140,7 @@ async def open_http(
     assert settings.listeners.http
     async with AsyncExitStack() as stack:
         metrics = DaemonMetrics.create(PYTHON)
-        parts = make_parts(settings, PYTHON, RedisClients(client, client), metrics)
+        parts = ServerParts(settings, RedisClients(client, client), metrics, PYTHON)
         tasks = [asyncio.create_task(parts.recent_messages.run())]
         if follow:
             tasks.append(asyncio.create_task(parts.follower.run()))

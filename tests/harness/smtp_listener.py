@@ -24,6 +24,7 @@ from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
+from nbstream.filter.metrics import ModelGauges
 from nbstream.listeners.smtp.listener import SmtpListener
 from nbstream.listeners.smtp.settings import LmtpListenerSettings, SmtpListenerSettings, TlsMode
 from nbstream.policy.header import HeaderPolicy
@@ -213,7 +214,7 @@ async def open_smtp_listener(
         filter_policy = FilterPolicy(policy, min_learned, tuple(rule.treatment.policy for rule in rules.rules))
         opened = await stack.enter_async_context(open_filter(client, metrics, filter_policy, follow=follow))
         spam_filter, model, mirror = opened.spam_filter, opened.model, opened.mirror
-        metrics.watch_model(mirror, primary_of(client), lambda: filter_policy)
+        ModelGauges(metrics.registry, mirror, primary_of(client), lambda: filter_policy)
         next_hop = next_hop or MaildirNextHop(maildir)
         tls_contexts = {way.listener_name: server_context(certificates)} if certificates else {}
         runtime = make_runtime(

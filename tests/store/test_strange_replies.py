@@ -13,8 +13,8 @@ import pytest
 from nbstream.daemon.assembly.store import RedisClients
 from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.daemon.parts import make_parts
 from nbstream.daemon.server import open_store
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreUnavailable
 from nbstream.server.background import BackgroundTasks
@@ -94,7 +94,7 @@ async def test_a_daemon_starts_without_a_redis_that_cannot_be_understood(
         open_client(ConnectionOptions(server.url, timeout_seconds=0.2), retries=0) as client,
     ):
         settings = Settings.model_validate({"state_dir": str(tmp_path)})
-        parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
+        parts = ServerParts(settings, RedisClients(client, client), DaemonMetrics.create(PYTHON), PYTHON)
 
         await open_store(parts)
 

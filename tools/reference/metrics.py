@@ -13,10 +13,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.correspondents.metrics import CorrespondentGauges
 from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
+from nbstream.filter.metrics import AutolearnGauges, ModelGauges
+from nbstream.filter.own_models.metrics import OwnModelMetrics
 from nbstream.filter.own_models.store import OwnModels
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
@@ -83,10 +86,10 @@ def metrics() -> list[ExportedMetric]:
     LinkMetrics(daemon.registry)
     SpoolMetrics(daemon.registry)
     StreamMetrics(daemon.registry)
-    daemon.watch_model(mirror, Primary(), lambda: policy)
-    daemon.watch_autolearned(mirror)
-    daemon.watch_own_models(cast("OwnModels", _LoadedOwnModels()))
-    daemon.watch_correspondents(cast("Correspondents", _KnownFacts()))
+    ModelGauges(daemon.registry, mirror, Primary(), lambda: policy)
+    AutolearnGauges(daemon.registry, mirror)
+    OwnModelMetrics(daemon.registry, cast("OwnModels", _LoadedOwnModels()))
+    CorrespondentGauges(daemon.registry, cast("Correspondents", _KnownFacts()))
     daemon.process.set_policy("")
     return sorted(exported(daemon.registry.counts), key=lambda metric: metric.name)
 

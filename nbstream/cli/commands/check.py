@@ -10,7 +10,7 @@ from nbstream.cli import interrupts, message_files
 from nbstream.cli.exit_codes import EX_SPAM
 from nbstream.cli.terminal import printable, report_errors
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.filter.lesson_text import describe_kind
 from nbstream.server import api_json

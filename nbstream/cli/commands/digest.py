@@ -16,13 +16,12 @@ from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_TEMPFAIL, EX_UNAVAILABLE
 from nbstream.cli.terminal import printable
 from nbstream.daemon import config
-from nbstream.daemon.assembly.delivery import make_next_hop
 from nbstream.daemon.assembly.digests import make_digests
+from nbstream.daemon.assembly.parts import Parts
 from nbstream.daemon.assembly.policy import make_own_model_names
 from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.errors import ConfigError, InputError
 from nbstream.store.recent.message_rows import normalize_address
-from nbstream.store.state_file import StateFile
 from nbstream.web.users.digests import DigestOutcome
 
 if TYPE_CHECKING:
@@ -42,11 +41,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 async def _preview(settings: Settings, section: DigestSettings, options: argparse.Namespace) -> int:
-    user_of = make_own_model_names(settings).user_of
-    address = _recipient(section, user_of(options.address))
+    address = _recipient(section, make_own_model_names(settings).user_of(options.address))
     async with open_running_redis(settings) as clients:
-        state = StateFile(settings.state_dir)  # it is read alone
-        digests = make_digests(settings, clients.client, make_next_hop(settings), state, user_of)
+        parts = Parts(settings, clients)
+        digests = make_digests(parts, parts.user_of)
         content = await digests.preview(time.time(), address)
     if content is None:
         raise InputError(f"nothing new is held back for {printable(address)}, up to a minute ago")
@@ -63,16 +61,14 @@ async def _preview(settings: Settings, section: DigestSettings, options: argpars
 
 
 async def _send(settings: Settings, section: DigestSettings, options: argparse.Namespace) -> int:
-    user_of = make_own_model_names(settings).user_of
-    address = _recipient(section, user_of(options.to)) if options.to else None
-    next_hop, state = make_next_hop(settings), StateFile(settings.state_dir)
-    try:
-        async with open_running_redis(settings) as clients:
-            digests = make_digests(settings, clients.client, next_hop, state, user_of)
-            outcomes = await digests.send_now(time.time(), address)
-    finally:
-        await next_hop.close()
-        state.close()
+    address = _recipient(section, make_own_model_names(settings).user_of(options.to)) if options.to else None
+    async with open_running_redis(settings) as clients:
+        parts = Parts(settings, clients)
+        try:
+            outcomes = await make_digests(parts, parts.user_of).send_now(time.time(), address)
+        finally:
+            await parts.next_hop.close()
+            parts.state.close()
     print(", ".join(f"{outcomes.get(outcome, 0)} {outcome}" for outcome in DigestOutcome))
     if outcomes.get(DigestOutcome.DEFERRED):
         return EX_TEMPFAIL

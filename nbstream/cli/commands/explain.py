@@ -27,7 +27,7 @@ from nbstream.cli.terminal import (
     terminal_columns,
 )
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.errors import InputError
 from nbstream.filter.filter import MessageRecord, find_message_record

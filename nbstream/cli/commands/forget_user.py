@@ -15,9 +15,9 @@ from nbstream.cli.exit_codes import EX_TEMPFAIL
 from nbstream.cli.imap_positions import forget_positions
 from nbstream.cli.terminal import print_error, print_note, printable
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import make_correspondent_reader, open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_own_model_names
-from nbstream.daemon.assembly.store import make_correspondent_reader, make_own_model
+from nbstream.daemon.assembly.store import make_own_model
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.mail.addresses import canonical_address

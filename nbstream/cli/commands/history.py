@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream.cli import interrupts
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.errors import InputError
 from nbstream.policy.verdict import shorten_probability
 from nbstream.server.api_json import iso_time

@@ -19,7 +19,8 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.daemon import config
-from nbstream.daemon.assembly.store import key_fingerprint, make_archived_model, open_running_redis
+from nbstream.daemon.assembly.filter import key_fingerprint
+from nbstream.daemon.assembly.store import make_archived_model, open_running_redis
 from nbstream.errors import InputError
 from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.filter.own_models.store import OwnModelKeys

@@ -16,9 +16,9 @@ from nbstream.cli.imap_positions import FolderPositions, LearnedPositions
 from nbstream.cli.lesson_summary import FeedbackSummary
 from nbstream.cli.terminal import print_error, print_note, progress
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import make_model_tokenizer, open_one_shot_filter
+from nbstream.daemon.assembly.filter import make_model_tokenizer
+from nbstream.daemon.assembly.parts import open_one_shot_filter, read_correspondents
 from nbstream.daemon.assembly.policy import make_message_reader
-from nbstream.daemon.assembly.store import read_correspondents
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage

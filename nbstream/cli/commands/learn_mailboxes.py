@@ -29,9 +29,10 @@ from nbstream.cli.terminal import print_error, progress
 from nbstream.correspondents.sent_mail import read_letter
 from nbstream.correspondents.store import record_sent
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import make_model_tokenizer, open_one_shot_filter
+from nbstream.daemon.assembly.filter import make_model_tokenizer
+from nbstream.daemon.assembly.parts import Parts, open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_message_reader, make_own_model_names
-from nbstream.daemon.assembly.store import make_correspondent_store, open_running_redis
+from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, StoreIncompatible
 from nbstream.evaluation.measures import wilson_interval
@@ -181,7 +182,7 @@ async def _record_sent(
     None is returned where ``correspondents`` is off. Raises ``ConfigError`` or ``StoreUnavailable``.
     """
     async with open_running_redis(settings) as clients:
-        store = make_correspondent_store(settings, clients.client)
+        store = Parts(settings, clients).correspondent_store
         if store is None:
             return None
         facts, names = await store.load(), make_own_model_names(settings)

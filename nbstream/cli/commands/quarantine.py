@@ -16,7 +16,7 @@ from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.daemon import config
 from nbstream.daemon.assembly.delivery import make_next_hop
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_header_policy, make_message_reader
 from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine import Quarantine

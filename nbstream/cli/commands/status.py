@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.cli import interrupts
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import make_correspondent_reader, open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_rules
-from nbstream.daemon.assembly.store import make_correspondent_reader
 from nbstream.daemon.status import SILENT, DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable

@@ -14,7 +14,7 @@ from nbstream.cli import interrupts
 from nbstream.cli.commands.explain import LOG_RATIO_HEAD, WHY_NO_WORDS
 from nbstream.cli.terminal import print_error, print_note, printable
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
 
 
 def run(options: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from nbstream.cli.terminal import (
     terminal_columns,
 )
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_policy, make_rules
 from nbstream.evaluation import threshold_choices, threshold_report
 from nbstream.policy.verdict import ModelState

@@ -1,41 +1,31 @@
-"""The filter and what it is made of, and what learns without people, from settings."""
+"""The filter and what it is made of, and what learns without people, from settings.
+
+The library imports this module: it loads no Redis and nothing of a server.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from nbstream import filter as filter_
 from nbstream.bayes import calibration, classifier
 from nbstream.correspondents.facts import CorrespondentTokenizer
-from nbstream.daemon.assembly.policy import make_evidence_reader, make_filter_policy, make_own_model_names
-from nbstream.daemon.assembly.store import (
-    followed_of,
-    make_correspondent_reader,
-    make_follower,
-    make_hasher,
-    make_model,
-    make_own_models,
-    make_recent_messages,
-    make_user_labels,
-    open_running_redis,
-)
-from nbstream.engine.choice import PYTHON, Engine, choose_engine
+from nbstream.daemon.assembly.policy import make_evidence_reader, make_filter_policy
+from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.name_numbers import make_name_numbers
 from nbstream.filter import Autolearner
-from nbstream.filter.own_models.filters import OwnFilters
 from nbstream.filter.scorer import Scorer
-from nbstream.store.cancellation import cancel_and_wait
-from nbstream.store.model.model import Model
+from nbstream.store.private_key import read_or_make_key
 from nbstream.tokens import tokenizer
 from nbstream.tokens.native_tokenizer import make_tokenizer
-from nbstream.tokens.private_tokens import PrivateTokenizer
+from nbstream.tokens.private_tokens import PrivateTokenizer, TokenHasher
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nbstream.correspondents.facts import CorrespondentFacts
     from nbstream.daemon.config import Settings
     from nbstream.filter import CountSource, LessonStore
@@ -43,7 +33,7 @@ if TYPE_CHECKING:
     from nbstream.store.recent.checked_messages import RecentMessages
     from nbstream.store.user_labels import UserLabels
 
-_LESSON_SECONDS = 5.0  # of one command of Redis
+_PRIVATE_KEY_FILE = "private-tokens.key"  # in ``state_dir``
 
 
 def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
@@ -52,6 +42,36 @@ def tokenizer_options(settings: Settings) -> tokenizer.TokenizerOptions:
         trusted_authserv_ids=frozenset(settings.trusted_authserv_ids),
         own_received_fields=settings.own_received_fields,
     )
+
+
+def make_hasher(settings: Settings, engine: Engine = PYTHON) -> TokenHasher | None:
+    """Return what makes the names of private tokens; None where the model stores words.
+
+    Raises ``ConfigError`` where there is no key.
+    """
+    if not settings.model.private_tokens:
+        return None
+    return TokenHasher(key_in(private_key_file(settings), "model.private_tokens"), engine.native_library)
+
+
+def private_key_file(settings: Settings) -> Path:
+    """Return the file with the key of private tokens."""
+    return settings.model.private_tokens_key_file or settings.state_dir / _PRIVATE_KEY_FILE
+
+
+@lru_cache
+def key_in(file: Path, setting: str) -> bytes:
+    """Return the key, which is read once: models are opened later too, and must not get another than messages."""
+    return read_or_make_key(file, setting)
+
+
+def key_fingerprint(settings: Settings) -> str:
+    """Return the fingerprint of the key of private tokens; empty where the model stores words.
+
+    Raises ``ConfigError`` where there is no key.
+    """
+    hasher = make_hasher(settings)
+    return hasher.fingerprint if hasher else ""
 
 
 def make_model_tokenizer(
@@ -107,53 +127,6 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
         make_name_numbers=partial(make_name_numbers, engine.native_library),
     )
     return filter_.Filter(parts, make_filter_policy(settings))
-
-
-@asynccontextmanager
-async def open_one_shot_filter(
-    settings: Settings, *, sign: bool = False, user: str | None = None, reads_messages: bool = False
-) -> AsyncIterator[tuple[filter_.Filter, Model]]:
-    """Open a filter that reads Redis itself, for commands that look at few messages, and its model.
-
-    ``sign``: a model that is new gets the signature of this version. ``user`` is the address of somebody whose own
-    model it is to be; without one he has the common model. ``reads_messages``: the filter is to take messages
-    apart, and has to know of correspondents.
-
-    Raises ``ConfigError``, ``StoreIncompatible`` or ``StoreUnavailable`` where Redis cannot be used.
-    """
-    engine = choose_engine()
-    async with open_running_redis(settings) as clients:
-        model = make_model(settings, clients.client)
-        await model.open(sign=sign)
-        recent_messages = make_recent_messages(settings, model)
-        store = make_correspondent_reader(settings, clients.client) if reads_messages else None
-        facts = await store.load() if store else None
-        common = make_filter(
-            settings,
-            model,
-            model,
-            known=(lambda: facts) if facts else None,
-            checked_messages=recent_messages,
-            uses_automatic=bool(settings.autolearn),
-            user_labels=make_user_labels(settings, clients.client) if settings.autolearn else None,
-            engine=engine,
-        )
-        try:
-            if user is None:
-                yield common, model
-                return
-            own_models = make_own_models(settings, clients)
-            names = make_own_model_names(settings)
-            # A copy of the own counts: there are few of them. A lesson waits until the copy has its change.
-            follower = make_follower(clients, followed_of(settings, own_models))
-            following = asyncio.create_task(follower.run(), name="follower")
-            try:
-                own = await OwnFilters(common, names, own_models, wait_seconds=0.0).for_user(user, sign=sign)
-                yield own, own.parts.model if isinstance(own.parts.model, Model) else model
-            finally:
-                await cancel_and_wait(following)
-        finally:
-            await common.wait_for_lesson_groups(_LESSON_SECONDS)  # whose callers were cancelled
 
 
 def make_autolearner(

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import make_filter, open_one_shot_filter
-from nbstream.daemon.assembly.policy import make_filter_policy, make_message_reader
-from nbstream.daemon.assembly.store import make_follower, make_model, make_recent_messages, open_redis
+from nbstream.daemon.assembly.filter import make_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
+from nbstream.daemon.assembly.policy import make_message_reader
+from nbstream.daemon.assembly.store import open_redis
 from nbstream.daemon.metrics import DaemonMetrics
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
 from nbstream.store.mirror.mirror import Mirror
 from tests.benchmarks.speed.processes import Served, free_port, served
@@ -93,14 +95,12 @@ async def in_process_daemon(state: Path, engine: Engine) -> AsyncIterator[InProc
     async with open_redis(settings) as store:
         assert store.embedded
         await store.embedded.ensure_running()
-        model = make_model(settings, store.client)
-        await model.open()
-        mirror = Mirror(model, engine.native_library)
-        metrics, dropped = DaemonMetrics.create(engine), list[int]()
-        metrics.watch_model(mirror, store.primary, lambda: make_filter_policy(settings))
-        memory = make_recent_messages(settings, model, dropped.append)
-        observer = CompositeObserver(metrics.filter, RememberingObserver(memory.remember))
-        tasks = [asyncio.create_task(make_follower(store, [mirror]).run()), asyncio.create_task(memory.run())]
+        parts, dropped = ServerParts(settings, store, DaemonMetrics.create(engine), engine), list[int]()
+        parts.report_dropped = dropped.append  # type: ignore[assignment,method-assign]
+        model, mirror, memory = await parts.model.open(), parts.mirror, parts.recent_messages
+        parts.export_state(lambda: parts.spam_filter.policy)
+        observer = CompositeObserver(parts.metrics.filter, RememberingObserver(memory.remember))
+        tasks = [asyncio.create_task(parts.follower.run()), asyncio.create_task(memory.run())]
         try:
             await mirror.loaded.wait()
             watched = make_filter(settings, model, mirror, observer, checked_messages=memory, engine=engine)

@@ -21,9 +21,10 @@ import uvloop
 from redis import Redis
 
 from nbstream.daemon import config
-from nbstream.daemon.assembly.store import make_follower, make_model, open_redis
+from nbstream.daemon.assembly.store import open_redis
+from nbstream.daemon.metrics import DaemonMetrics
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.engine.choice import choose_engine
-from nbstream.store.mirror.mirror import Mirror
 from tests.benchmarks.speed.bench import Bench, Labelled
 from tests.benchmarks.speed.bogofilter import Bogofilter
 from tests.benchmarks.speed.daemons import COMMAND, taught, write_config
@@ -185,10 +186,9 @@ async def _behind(bench: Bench, state: Path) -> None:
     async with open_redis(settings) as store:
         assert store.embedded
         await store.embedded.ensure_running()
-        model = make_model(settings, store.client)
-        await model.open()
-        mirror = Mirror(model, choose_engine().native_library)
-        following = asyncio.create_task(make_follower(store, [mirror]).run())
+        parts = ServerParts(settings, store, DaemonMetrics.create(choose_engine()))
+        model, mirror = await parts.model.open(), parts.mirror
+        following = asyncio.create_task(parts.follower.run())
         await mirror.loaded.wait()
         learning = asyncio.create_task(asyncio.to_thread(_learn, file_of_settings, [ham]))
         newest: Any = await store.client.xrevrange(model.keys.changes, count=1)

@@ -23,7 +23,7 @@ from typing import Any
 from redis import Redis
 
 from nbstream.daemon import config
-from nbstream.daemon.assembly.filter import open_one_shot_filter
+from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.engine.choice import ENVIRONMENT
 from tests.benchmarks.speed.bench import Bench
 from tests.benchmarks.speed.daemons import COMMAND, write_config

@@ -21,7 +21,7 @@ from nbstream.daemon.health import HealthCheck
 from nbstream.daemon.http import listener_addresses
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.model_lookups import ModelLookups
-from nbstream.daemon.parts import ServerParts, make_parts
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.delivery.quarantine import QuarantineUsage
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreRefuses
@@ -82,7 +82,7 @@ async def run_process(client: Redis, folder: Path) -> AsyncIterator[Process]:
             "relay": {"next_hop": f"maildir:{folder / 'Maildir'}"},
         }
     )
-    parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
+    parts = ServerParts(settings, RedisClients(client, client), DaemonMetrics.create(PYTHON), PYTHON)
     async with AsyncExitStack() as stack:
         mirror = asyncio.create_task(parts.follower.run())
         stack.push_async_callback(ended, mirror)

@@ -1,4 +1,4 @@
-"""``nbstream.daemon.parts``."""
+"""``nbstream.daemon.server_parts``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from redis.crc import key_slot
 from nbstream.daemon.assembly.store import RedisClients
 from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.daemon.parts import make_parts
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.engine.choice import PYTHON
 
 
@@ -24,6 +24,6 @@ def test_all_that_a_process_follows_in_a_cluster_is_in_one_slot(client: Redis, t
         }
     )
 
-    parts = make_parts(settings, PYTHON, RedisClients(client, client), DaemonMetrics.create(PYTHON))
+    parts = ServerParts(settings, RedisClients(client, client), DaemonMetrics.create(PYTHON), PYTHON)
 
     assert len({key_slot(part.stream.encode()) for part in parts.follower.followed}) == 1
