@@ -22,7 +22,7 @@ from nbstream.policy.thresholds import FalsePositiveBudget
 from nbstream.settings import document
 from nbstream.settings.values import Section, read_address
 
-EXAMPLE = Path(__file__).parents[2] / "config" / "nbstream.yaml"
+EXAMPLE = Path(__file__).parents[3] / "config" / "nbstream.yaml"
 PASSWORD = "Xyzzy-4711"
 
 Write = Callable[[str], Path]
