@@ -1,8 +1,8 @@
 """What one user has left in a model and in its memory of messages, and how it is erased.
 
-Rules: what he taught is unlearned exactly: the message goes back to what others taught, or is not learned any
-more. Only then the records of the history go, his own and those of others that repeat an entry of his. Each step
-may be interrupted and done again, and finds nothing the second time.
+Rules: what they taught is unlearned exactly: the message goes back to what others taught, or is not learned any
+more. Only then the records of the history go, their own and those of others that repeat an entry of theirs. Each
+step may be interrupted and done again, and finds nothing the second time.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scan import scan_keys
-from nbstream.store.recent.message_rows import is_named_by_sender, recipient_indices
+from nbstream.store.recent.message_rows import is_named_by_sender
 from nbstream.store.recent.row_search import Direction, RowFilter, RowSearch
 from nbstream.store.redis_errors import readable_replies, store_errors
 from nbstream.store.undo import UndoableChange, apply_undo, prepare_undo
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _BATCH = 500
 _UNKNOWN = Assessment(0.5, "unsure")  # the message is not at hand
 
-IsHis = Callable[[str], bool]
+IsTheirs = Callable[[str], bool]
 """Returns whether an actor, or the address of a recipient, is the user."""
 
 
@@ -44,14 +44,14 @@ class Found:
     records: int
 
 
-async def erase_lessons(model: Model, is_his: IsHis, actor: str, *, erase: bool) -> Found:
+async def erase_lessons(model: Model, is_theirs: IsTheirs, actor: str, *, erase: bool) -> Found:
     """Take back what the user taught to the model, and remove it from the history; without ``erase`` count it.
 
     ``actor`` is who does it. Raises ``StoreIncompatible`` and ``StoreUnavailable``.
     """
     changes: dict[str, list[UndoableChange]] = {}
     async for change in model.history.changes():
-        changes.setdefault(change.message_key, []).append(UndoableChange(change, is_his(change.note.actor)))
+        changes.setdefault(change.message_key, []).append(UndoableChange(change, is_theirs(change.note.actor)))
     lessons = 0
     for key, of_message in changes.items():
         stop_if_cancelled()
@@ -62,18 +62,18 @@ async def erase_lessons(model: Model, is_his: IsHis, actor: str, *, erase: bool)
             lessons += 1
             if erase:
                 await apply_undo(model, undo, actor)
-    found = await _entries_without_a_record(model, is_his, None if erase else changes)
+    found = await _entries_without_a_record(model, is_theirs, None if erase else changes)
     if erase:
         for key, entry in found:
             note = LessonNote(UNDO_SOURCE, actor, _UNKNOWN, _UNKNOWN)
             await model.commit_lesson(key, entry, None, note)
-    return Found(lessons + len(found), await _erase_records(model, is_his, erase=erase))
+    return Found(lessons + len(found), await _erase_records(model, is_theirs, erase=erase))
 
 
 async def _entries_without_a_record(
-    model: Model, is_his: IsHis, known: dict[str, list[UndoableChange]] | None
+    model: Model, is_theirs: IsTheirs, known: dict[str, list[UndoableChange]] | None
 ) -> list[tuple[str, LedgerEntry]]:
-    """Return what he taught whose record is trimmed; messages that are ``known`` by their records are left out."""
+    """Return what they taught whose record is trimmed; messages ``known`` by their records are left out."""
     found = []
     start = len(model.keys.ledger(""))
     with store_errors(), readable_replies():
@@ -84,115 +84,71 @@ async def _entries_without_a_record(
                 actors = await pipe.execute()
             for key, actor in zip(keys, actors, strict=True):
                 message_key = key[start:].decode()
-                if actor is not None and is_his(actor.decode()) and message_key not in (known or {}):
+                if actor is not None and is_theirs(actor.decode()) and message_key not in (known or {}):
                     entry = await model.entry(message_key)
                     if entry:
                         found.append((message_key, entry))
     return found
 
 
-async def _erase_records(model: Model, is_his: IsHis, *, erase: bool) -> int:
+async def _erase_records(model: Model, is_theirs: IsTheirs, *, erase: bool) -> int:
     """Remove the records that name the user, the newest first; return how many there are."""
     count, last, key = 0, b"+", model.keys.history
     while True:
         stop_if_cancelled()
         with store_errors(), readable_replies():
             records: Any = await model.client.xrevrange(key, last, count=_BATCH)
-            his = [
+            theirs = [
                 record_id
                 for record_id, fields in records
-                if any(is_his(fields.get(name, b"").decode()) for name in (b"actor", b"former:actor"))
+                if any(is_theirs(fields.get(name, b"").decode()) for name in (b"actor", b"former:actor"))
             ]
-            if his and erase:
-                await model.client.xdel(key, *his)
-        count += len(his)
+            if theirs and erase:
+                await model.client.xdel(key, *theirs)
+        count += len(theirs)
         if len(records) < _BATCH:
             return count
         last = b"(" + records[-1][0]
 
 
-@dataclass(frozen=True, slots=True)
-class UserTexts:
-    """How the texts of rows name the user: ``is_his`` says it of an actor or an address.
+async def erase_remembered(
+    client: Redis, keys: ModelKeys, is_theirs: IsTheirs, addresses: Sequence[str], *, erase: bool
+) -> int:
+    """Forget the checked messages to the user, and those whose rows name them; return how many there are.
 
-    ``user_of`` returns the address of the user behind a recipient, and ``addresses`` are those of this user.
-    """
-
-    is_his: IsHis
-    user_of: Callable[[str], str]
-    addresses: Sequence[str]
-
-    def without(self, row: MessageRow) -> MessageRow:
-        """Return what is left of a row without the user."""
-        if row.outcome and self.is_his(row.outcome.actor):
-            row = replace(row, outcome=replace(row.outcome, actor=""))
-        if row.envelope is None:
-            return row
-        recipients, sender, subject = row.envelope.recipients, row.envelope.sender, row.envelope.subject
-        named = re.compile(
-            rf"(?<![\w.+=-])(?:{'|'.join(map(re.escape, self.addresses))})(?![\w-]|\.\w)", re.IGNORECASE
-        )
-        his = list(filter(self.is_his, recipients))
-        others = tuple(address for address in recipients if address not in his)
-        if sender and (self.is_his(sender) or any(is_named_by_sender(address, sender) for address in his)):
-            sender = None
-        if subject:
-            subject = named.sub("…", subject)
-        header_from = row.envelope.header_from
-        if header_from and (named.search(header_from) or any(is_named_by_sender(one, header_from) for one in his)):
-            header_from = None  # with the name beside the address
-        count = row.envelope.recipient_count - len(his)
-        envelope = replace(
-            row.envelope,
-            sender=sender,
-            subject=subject,
-            recipients=others,
-            recipient_count=count,
-            header_from=header_from,
-        )
-        dropped = {*recipient_indices(his, self.user_of)} - {*recipient_indices(others, self.user_of)}
-        indices = tuple(name for name in row.indices if name not in dropped)
-        return replace(row, envelope=envelope, indices=indices)
-
-
-async def erase_remembered(client: Redis, keys: ModelKeys, texts: UserTexts, *, erase: bool) -> Found:
-    """Forget the checked messages to the user alone, and what names the user in the rows of all others.
-
-    Returns the number of the former as ``lessons`` that can be taught no more, and of the latter as ``records``.
-    Raises ``StoreUnavailable``.
+    ``addresses`` are those of the user. Others who got such a message do not find it in their lists any more, for
+    the days that it would have been remembered. Raises ``StoreUnavailable``.
     """
     search = RowSearch(client, keys, math.inf)  # rows may be from a time when they were remembered for longer
+    named = re.compile(rf"(?<![\w.+=-])(?:{'|'.join(map(re.escape, addresses))})(?![\w-]|\.\w)", re.IGNORECASE)
+
+    def is_about_user(row: MessageRow) -> bool:
+        if row.outcome and is_theirs(row.outcome.actor):
+            return True
+        if row.envelope is None:
+            return False
+        sender = row.envelope.sender or ""
+        texts = row.envelope.subject or "", row.envelope.header_from or ""
+        return (
+            any(map(is_theirs, (sender, *row.envelope.recipients)))
+            or any(is_named_by_sender(address, sender) for address in addresses)
+            or any(map(named.search, texts))
+        )
+
     position: RowPosition | None = None
-    alone = shared = 0
+    count = 0
     while True:
         stop_if_cancelled()
         page = await search.search(RowFilter(), position, Direction.OLDER, _BATCH)
-        for row in page.rows:
-            left = texts.without(row)
-            if left == row:
-                continue
-            is_alone = _recipient_count(left) == 0 < _recipient_count(row)
-            alone, shared = alone + is_alone, shared + (not is_alone)
+        for row in filter(is_about_user, page.rows):
+            count += 1
             if erase:
-                await _erase_row(client, keys, row, None if is_alone else left)
+                with store_errors():
+                    async with client.pipeline(transaction=True) as pipe:
+                        pipe.unlink(keys.checked(row.id), keys.row(row.id))
+                        for key in (keys.recent, *map(keys.rows_to, row.indices)):
+                            pipe.zrem(key, row.id)
+                        await pipe.execute()
         position = page.next_position
         if position is None:
-            return Found(alone, shared)
-
-
-def _recipient_count(row: MessageRow) -> int:
-    return row.envelope.recipient_count if row.envelope else 0
-
-
-async def _erase_row(client: Redis, keys: ModelKeys, row: MessageRow, left: MessageRow | None) -> None:
-    with store_errors():
-        async with client.pipeline(transaction=True) as pipe:
-            for name in set(row.indices) - set(left.indices if left else ()):
-                pipe.zrem(keys.rows_to(name), row.id)
-            if left:
-                pipe.set(keys.row(row.id), left.pack(), keepttl=True, xx=True)
-            else:
-                pipe.unlink(keys.checked(row.id), keys.row(row.id))
-                pipe.zrem(keys.recent, row.id)
-                pipe.zrem(keys.rows, row.id)
-            await pipe.execute()
+            return count

@@ -54,4 +54,4 @@ async def write_rows(
         batch += struct.pack("<d3I", row.checked_at, *map(len, values)) + b"".join(values)
     args += len(rows), batch
     script = client.register_script(lua_script("remember.lua"))
-    await script(keys=[KEYS.recent, KEYS.rows], args=args)
+    await script(keys=[KEYS.recent], args=args)

@@ -97,7 +97,6 @@ class Parts:
             settings.memory.model_copy(update={"envelope": settings.remembers_envelopes}),
             self.report_dropped,
             self.model.note_writes_accepted,
-            rows=settings.remembers_rows,
             user_of=self.user_of,
         )
 

@@ -349,11 +349,6 @@ class Settings(Section):
         return self._source
 
     @property
-    def remembers_rows(self) -> bool:
-        """Whether the page, here or elsewhere, can list the checked messages."""
-        return self.listeners.http is not None or self.remembers_envelopes
-
-    @property
     def remembers_envelopes(self) -> bool:
         """Whether the envelopes of checked messages are remembered."""
         return self.listeners.http is not None if self.memory.envelope is None else self.memory.envelope

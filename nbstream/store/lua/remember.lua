@@ -1,13 +1,13 @@
 -- Remember a batch of checked messages, and forget the oldest ones where there are more than the limit.
 --
--- KEYS: recent, rows.
+-- KEYS: recent.
 -- ARGV: 1 for how many seconds a message is remembered
 --       2 messages that were checked up to this time are forgotten (seconds since the epoch)
 --       3 how many messages are remembered
 --       4 prefixes of the messages' keys, 5 of the rows' keys, 6 of the indices' keys (they share the hash tag of KEYS)
 --       7 how many messages are added
 --       8 one after another, of each of them its time (a double), the sizes of what follows (3 integers of 4 bytes,
---         the lowest first), its id, its row, and what is remembered of it; the row of a message without one is empty
+--         the lowest first), its id, its row, and what is remembered of it
 -- At most twice as many messages are forgotten as are added. The same batch may be written again after a lost reply.
 -- A row expires by itself; then it is too old for the indices as well.
 --
@@ -17,7 +17,7 @@
 local MAX_OTHERS = 20 -- recipients of former checks; each is in an index, and their user may be in another one
 local RECIPIENTS, ACTION = 7, 10 -- where a row has them; see message_rows.py
 
-local recent_key, rows_key = unpack(KEYS)
+local recent_key = KEYS[1]
 local seconds, forget_until, max_messages, prefix, row_prefix, index_prefix, added, batch = unpack(ARGV)
 added = tonumber(added)
 local touched = {}
@@ -38,7 +38,6 @@ local function forget_row(id)
   for name in string.gmatch(names or '', '%S+') do
     redis.pcall('ZREM', index_prefix .. name, id)
   end
-  redis.call('ZREM', rows_key, id)
   redis.call('UNLINK', row_prefix .. id)
 end
 
@@ -97,16 +96,13 @@ for i = 1, added do
   local time, id_size, row_size, size
   time, id_size, row_size, size, at = struct.unpack('<dI4I4I4', batch, at)
   local id, row, packed = take(id_size), take(row_size), take(size)
-  if row ~= '' then
-    local stored = rows[id] or stored_row(id)
-    local is_readable, whole = pcall(with_kept, row, stored)  -- no row is unreadable as well
-    row = is_readable and whole or row
-    rows[id], is_replaced[id] = row, stored ~= nil
-    touched[rows_key] = true
-    local _, _, _, names = parts_of(row)
-    for name in string.gmatch(names, '%S+') do
-      touched[index_prefix .. name] = true
-    end
+  local stored = rows[id] or stored_row(id)
+  local is_readable, whole = pcall(with_kept, row, stored)  -- no row is unreadable as well
+  row = is_readable and whole or row
+  rows[id], is_replaced[id] = row, stored ~= nil
+  local _, _, _, names = parts_of(row)
+  for name in string.gmatch(names, '%S+') do
+    touched[index_prefix .. name] = true
   end
   messages[i] = { time, id, row, packed }
 end
@@ -121,16 +117,13 @@ for _, message in ipairs(messages) do
   local time, id, row, packed = unpack(message)
   redis.call('SET', prefix .. id, packed, 'EX', seconds)
   redis.call('ZADD', recent_key, time, id)
-  if row ~= '' then
-    if is_replaced[id] then
-      forget_row(id)
-    end
-    redis.call('ZADD', rows_key, time, id)
-    redis.call('SET', row_prefix .. id, row, 'EX', seconds)
-    local _, _, _, names = parts_of(row)
-    for name in string.gmatch(names, '%S+') do
-      redis.call('ZADD', index_prefix .. name, time, id)
-    end
+  if is_replaced[id] then
+    forget_row(id)
+  end
+  redis.call('SET', row_prefix .. id, row, 'EX', seconds)
+  local _, _, _, names = parts_of(row)
+  for name in string.gmatch(names, '%S+') do
+    redis.call('ZADD', index_prefix .. name, time, id)
   end
 end
 for key in pairs(touched) do

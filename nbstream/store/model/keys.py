@@ -104,11 +104,6 @@ class ModelKeys:
         """A hash whose fields are the addresses of the users who have switched the digest off."""
         return self._key("users:digest-off")
 
-    @property
-    def rows(self) -> str:
-        """A sorted set: the checked messages that have a row, by the time of their check."""
-        return self._key("rows")
-
     def rows_to(self, index_name: str) -> str:
         """A sorted set: the messages to the recipient whose index has that name, by the time of their check."""
         return self._key(f"rows:to:{index_name}")

@@ -163,12 +163,11 @@ class RecentMessages:
     """The recently checked messages of one model in Redis.
 
     ``on_dropped`` is called with the number of messages that were not written, and ``on_written`` whenever Redis
-    has taken some. ``rows`` says whether lists show the messages; a row has the envelope where ``memory.envelope``
-    is true. ``user_of`` returns the address of the user to whom mail for an address belongs, who is found as a
-    recipient too.
+    has taken some. A row has the envelope where ``memory.envelope`` is true. ``user_of`` returns the address of
+    the user to whom mail for an address belongs, who is found as a recipient too.
     """
 
-    def __init__(  # noqa: PLR0913 - most tests need three of them
+    def __init__(
         self,
         client: Redis,
         keys: ModelKeys,
@@ -176,13 +175,11 @@ class RecentMessages:
         on_dropped: Callable[[int], None],
         on_written: Callable[[], object] = lambda: None,
         *,
-        rows: bool = False,
         user_of: Callable[[str], str] = normalize_address,
     ) -> None:
         self._client = client
         self._keys = keys
         self._memory = memory
-        self._rows = rows
         self._user_of = user_of
         self._on_dropped = on_dropped
         self._on_written = on_written
@@ -249,7 +246,7 @@ class RecentMessages:
             args: list[_Argument] = [seconds, now - seconds, self._memory.messages]
             args += keys.checked(""), keys.row(""), keys.rows_to(""), len(batch), memoryview(packed)
             with store_errors():
-                await self._remember_script(keys=[keys.recent, keys.rows], args=args)
+                await self._remember_script(keys=[keys.recent], args=args)
             written = self._writing = True
             self._on_written()
         except StoreUnavailable as error:
@@ -388,10 +385,10 @@ class RecentMessages:
         return list(map(stored_form.compress, contents))
 
     def _pack_others(self, queued: _QueuedMessage) -> tuple[bytes, bytes, bytes]:
-        """Return the id of a message, its row, and its explanation; the last two may be empty."""
+        """Return the id of a message, its row, and its explanation, which may be empty."""
         message, explanation = queued.message, queued.explanation
         return (
             message.key.encode(),
-            queued.row(self._user_of).pack() if self._rows else b"",
+            queued.row(self._user_of).pack(),
             stored_form.pack_explanation(explanation) if explanation else b"",
         )

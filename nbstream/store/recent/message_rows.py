@@ -4,8 +4,9 @@ Rules: what is read is what was written, whatever the texts of the envelope are;
 one array of JSON in UTF-8, whose first value is the version of the format. Behind it follow, each behind a line
 feed: what became of the message in the quarantine, as another array; the recipients of former checks of the same
 message, since a mail server may pass it on for each recipient by itself; and the names of the indices that have
-the row. Each recipient has an index of their messages, which is named after a digest of the address. So the names
-have few bytes, all of them harmless, and two addresses may have one name: who looks up an index compares the rows.
+the row. Each recipient has an index of their messages, since a user of a site with thousands of mailboxes would
+not find theirs among the newest of all. It is named after a digest of the address. So the names have few bytes,
+all of them harmless, and two addresses may have one name: who looks up an index compares the rows.
 """
 
 from __future__ import annotations

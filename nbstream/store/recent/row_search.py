@@ -134,9 +134,9 @@ class RowSearch:
         return {row.id: row for row in await self._read_rows(list(message_keys))}
 
     async def count(self) -> int:
-        """Return how many messages have a row. Raises ``StoreUnavailable``."""
+        """Return how many messages are remembered. Raises ``StoreUnavailable``."""
         with store_errors():
-            count: int = await self._client.zcard(self._keys.rows)
+            count: int = await self._client.zcard(self._keys.recent)
         return count
 
     async def search(
@@ -178,7 +178,7 @@ class RowSearch:
         At first they are ``at_once``, then more.
         """
         is_address = wanted.recipient and not wanted.recipient.startswith("@")
-        key = self._keys.rows_to(recipient_index(wanted.recipient)) if is_address else self._keys.rows
+        key = self._keys.rows_to(recipient_index(wanted.recipient)) if is_address else self._keys.recent
         oldest = max(wanted.lower, self._oldest_time)
         lowest, highest = str(oldest), "inf" if wanted.until is None else f"({wanted.until}"
         is_older, offset = direction is Direction.OLDER, 0

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.policy.lesson_source import user_of_actor
 from nbstream.policy.sender_lists import list_owner
-from nbstream.store.erasure import UserTexts, erase_lessons, erase_remembered
+from nbstream.store.erasure import erase_lessons, erase_remembered
 from nbstream.store.logins import LoginKeys
 from nbstream.store.model.scan import scan_keys
 from nbstream.store.recent.message_rows import normalize_address
@@ -92,9 +92,8 @@ class UserErasure:
         yield Erased("records of him in its history", found.records)
         client, keys = self.common.client, self.common.keys
         addresses = [user, *(alias for alias, target in self.names.aliases.items() if target == user)]
-        found = await erase_remembered(client, keys, UserTexts(is_his, self.names.user_of, addresses), erase=erase)
-        yield Erased("checked messages to him alone that are remembered", found.lessons)
-        yield Erased("checked messages to others too that name him", found.records)
+        remembered = await erase_remembered(client, keys, is_his, addresses, erase=erase)
+        yield Erased("checked messages to them, or that name them, that are remembered", remembered)
         yield Erased("senders in his list", await self._erase_lists(addresses, erase=erase))
         yield Erased("choices about the digest", await self._erase_choices(addresses, erase=erase))
         if self.correspondents:  # by his address: a login of another form is not known here

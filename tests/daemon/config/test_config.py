@@ -103,21 +103,19 @@ def test_a_budget_has_a_fixed_threshold_for_the_time_without_a_guarantee(
 
 
 @pytest.mark.parametrize(
-    ("text", "rows", "envelopes"),
+    ("text", "envelopes"),
     [
-        ("", True, True),
-        ("memory: {envelope: false}", True, False),
-        ("listeners: {http: null}", False, False),
-        ("listeners: {http: null}\nmemory: {envelope: true}", True, True),
-        ("memory: {envelope: null}", True, True),
+        ("", True),
+        ("memory: {envelope: false}", False),
+        ("listeners: {http: null}", False),
+        ("listeners: {http: null}\nmemory: {envelope: true}", True),
+        ("memory: {envelope: null}", True),
     ],
 )
 def test_envelopes_are_remembered_with_the_page_unless_it_is_said_otherwise(
-    write: Write, text: str, rows: bool, envelopes: bool
+    write: Write, text: str, envelopes: bool
 ) -> None:
-    settings = load_settings(write(text))
-
-    assert (settings.remembers_rows, settings.remembers_envelopes) == (rows, envelopes)
+    assert load_settings(write(text)).remembers_envelopes == envelopes
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,7 @@ def test_an_address_is_found_by_itself_and_by_its_domain_in_any_case() -> None:
 
 async def stored_rows(client: Redis) -> dict[str, set[str]]:
     """The ids that have a row, with the names of their indices, after a look at what belongs together."""
-    rows: Any = await client.zrange(KEYS.rows, 0, -1, withscores=True)
+    rows: Any = await client.zrange(KEYS.recent, 0, -1, withscores=True)
     times = {key.decode(): at for key, at in rows}
     indices: dict[str, set[str]] = {key: set() for key in times}
     prefix = KEYS.rows_to("")
@@ -196,7 +196,7 @@ async def test_an_expired_row_leaves_nothing_in_the_indices_that_the_next_batch_
 @pytest.mark.parametrize("at_envelopes", [True, False])
 async def test_the_row_is_built_when_the_batch_is_written(client: Redis, at_envelopes: bool) -> None:
     options = MemorySettings(envelope=at_envelopes)
-    recent = RecentMessages(client, KEYS, options, DroppedMessages(), rows=True)
+    recent = RecentMessages(client, KEYS, options, DroppedMessages())
     built = asyncio.Event()
 
     def build_envelope() -> RememberedEnvelope:
@@ -217,15 +217,6 @@ async def test_the_row_is_built_when_the_batch_is_written(client: Redis, at_enve
     other: Any = await client.get(KEYS.row("m2"))
     assert MessageRow.unpack("m2", other).envelope is None
     assert await recent.recall("m1") == checked_message(1)
-
-
-async def test_without_rows_nothing_but_the_message_is_stored(client: Redis) -> None:
-    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
-    async with running(recent):
-        recent.remember(checked_message(1), None, envelope)
-        await recent.wait_until_written()
-
-    assert sorted(await client.keys("*")) == sorted([KEYS.checked("m1").encode(), KEYS.recent.encode()])
 
 
 def test_a_row_is_compact() -> None:
