@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -27,14 +28,39 @@ def sync_folder(folder: Path) -> None:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Put a file with this content, for its owner alone, in the place of ``path``, durably. Raises ``OSError``."""
+    draft = _write_draft(path, content)
+    try:
+        draft.replace(path)
+    except OSError:
+        draft.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def make_file(path: Path, content: bytes) -> None:
+    """Make a file with this content, whole and durably, unless another process does so. Raises ``OSError``."""
+    make_folder(path.parent)
+    draft = _write_draft(path, content)
+    try:
+        with suppress(FileExistsError):
+            path.hardlink_to(draft)
+    finally:
+        draft.unlink()
+    sync_folder(path.parent)
+
+
+def _write_draft(path: Path, content: bytes) -> Path:
+    """Return a synced file beside ``path``; what root writes belongs to whom the folder belongs, as a daemon."""
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f"{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(descriptor)
-        Path(draft).replace(path)
+            if os.geteuid() == 0:
+                owner = path.parent.stat()
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
     except OSError:
         Path(draft).unlink()
         raise
-    sync_folder(path.parent)
+    return Path(draft)

@@ -13,13 +13,13 @@ from nbstream.daemon.assembly.filter import make_autolearner
 from nbstream.daemon.assembly.parts import Parts
 from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
 from nbstream.filter import CheckQueue, CompositeObserver, KeptMailLearner, KeptMailWalk, RememberingObserver
+from nbstream.filter.canaries import FOLDER as CANARY_FOLDER
+from nbstream.filter.canaries import Canaries
 from nbstream.filter.metrics import AutolearnGauges, ModelGauges
 from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.filter.own_models.metrics import OwnModelMetrics
 from nbstream.server.background import BackgroundTasks
 from nbstream.server.listener import ListenerContext
-from nbstream.store.canaries import FOLDER as CANARY_FOLDER
-from nbstream.store.canaries import Canaries
 from nbstream.store.connection import look_for_primary
 from nbstream.store.mirror.eviction import Evictor
 from nbstream.store.mirror.mirror import Mirror

@@ -22,12 +22,12 @@ from nbstream.addresses import TcpAddress
 from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.doctor.connections import connect
 from nbstream.doctor.examination import in_thread
+from nbstream.filter.canaries import FOLDER, Canaries
 from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners.milter import MILTER
 from nbstream.listeners.smtp import LMTP, SMTP, begin_smtp, smtp_reply
 from nbstream.mail.addresses import canonical_address
 from nbstream.server.probe import Conversation
-from nbstream.store.canaries import FOLDER, Canaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Private tokens: keyed hashes in place of words, for a model that stores no words.
 
-Rules: pure; the same key gives the same name to the same token everywhere. A name begins with a prefix of the
+Rules: the same key gives the same name to the same token everywhere. A name begins with a prefix of the
 group of its token (see ``token_groups``), so that ``Tokens.from_all`` puts it where it would put the token; then
 comes ``#``, and 96 bits of SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) under the
 key in base64url. That two of a million tokens get one name has a probability below 1e-17. So a score is that of
@@ -16,11 +16,14 @@ import binascii
 import ctypes
 import hashlib
 import re
+import secrets
 import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nbstream.durable_files import make_file
+from nbstream.errors import ConfigError
 from nbstream.tokens.token_groups import (
     NOVELTY_PRIVATE_PREFIXES,
     OTHER_PRIVATE_PREFIXES,
@@ -32,6 +35,7 @@ from nbstream.tokens.tokens import BODY_PREFIXES, RAW_HEADER_PREFIX, TokenizedMe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -209,3 +213,28 @@ class PrivateTokenizer(Tokenizer):
     def tokenize(self, message: Message) -> Tokens:
         """Return the hashed tokens of ``message``, in their groups."""
         return self.take_apart(message).tokens
+
+
+_KEY_DIGITS = re.compile(r"[0-9a-fA-F]{%d}\n?" % (2 * KEY_BYTES))  # noqa: UP031 - braces are of the expression
+
+
+def read_or_make_key(file: Path, setting: str) -> bytes:
+    """Return the key in ``file``, which is made where it is missing; ``setting`` is what needs it.
+
+    It is in the file in hexadecimal, so that a person can copy it to another machine. Of several processes that
+    make it at the same moment one does, and all read it.
+
+    Raises ``ConfigError`` where it cannot be read or made, or is no key.
+    """
+    try:
+        if not file.exists():
+            make_file(file, f"{secrets.token_hex(KEY_BYTES)}\n".encode())
+        text = file.read_bytes().decode("ascii", "replace")
+    except OSError as error:
+        raise ConfigError(f"the key of {setting} cannot be read or made: {file}: {error.strerror}") from error
+    if not _KEY_DIGITS.fullmatch(text):
+        raise ConfigError(
+            f"{file} is no key of {setting}: it must have {2 * KEY_BYTES} hexadecimal digits. "
+            "Put back the file that the model was begun with"
+        )
+    return bytes.fromhex(text)

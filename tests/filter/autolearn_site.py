@@ -10,12 +10,12 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Autolearner, Filter, FilterParts, FilterPolicy
+from nbstream.filter.own_models.listing import UserLabels
 from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy.settings import AutolearnSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.model import Model
-from nbstream.store.user_labels import UserLabels
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.letters import letters
 

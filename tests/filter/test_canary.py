@@ -8,6 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, FilterObserver
+from nbstream.filter.canaries import Canaries
 from nbstream.mail.message import Message
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.envelope import BuildEnvelope
@@ -15,7 +16,6 @@ from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Verdict
-from nbstream.store.canaries import Canaries
 from tests.harness.filters import PRIZE, make_filter, with_parts
 
 NEVER_SPAM = ThresholdPolicy(0.5, 0.999)

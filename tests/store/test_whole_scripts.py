@@ -17,6 +17,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
+from nbstream.listeners.stream.queue import StreamQueue, StreamQueueOptions
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import ListKind
 from nbstream.store import lua
@@ -27,7 +28,6 @@ from nbstream.store.model.scripts import Lesson, LessonBatch
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.store.server_programs import find_servers
-from nbstream.store.stream_queue import StreamQueue, StreamQueueOptions
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS, entry
 from tests.harness.model_archives import export_model, import_model, open_model

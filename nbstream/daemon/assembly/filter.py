@@ -18,10 +18,9 @@ from nbstream.engine.choice import PYTHON, Engine
 from nbstream.engine.name_numbers import make_name_numbers
 from nbstream.filter import Autolearner
 from nbstream.filter.scorer import Scorer
-from nbstream.store.private_key import read_or_make_key
 from nbstream.tokens import tokenizer
 from nbstream.tokens.native_tokenizer import make_tokenizer
-from nbstream.tokens.private_tokens import PrivateTokenizer, TokenHasher
+from nbstream.tokens.private_tokens import PrivateTokenizer, TokenHasher, read_or_make_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
     from nbstream.correspondents.facts import CorrespondentFacts
     from nbstream.daemon.config import Settings
     from nbstream.filter import CountSource, LessonStore
-    from nbstream.store.canaries import Canaries
+    from nbstream.filter.canaries import Canaries
+    from nbstream.filter.own_models.listing import UserLabels
     from nbstream.store.recent.checked_messages import RecentMessages
-    from nbstream.store.user_labels import UserLabels
 
 _PRIVATE_KEY_FILE = "private-tokens.key"  # in ``state_dir``
 

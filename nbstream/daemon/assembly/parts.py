@@ -22,6 +22,7 @@ from nbstream.daemon.assembly.store import DAY_SECONDS, make_model, make_own_mod
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import choose_engine
 from nbstream.filter.own_models.filters import OwnFilters
+from nbstream.filter.own_models.listing import UserLabels
 from nbstream.filter.own_models.store import OwnModels
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.mirror.follower import SAME_SERVER_BLOCK_SECONDS, Followed, Follower
@@ -29,7 +30,6 @@ from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.state_file import StateFile
-from nbstream.store.user_labels import UserLabels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
     from nbstream.engine.choice import Engine
     from nbstream.filter import CheckQueue, CountSource, Filter, FilterObserver
+    from nbstream.filter.canaries import Canaries
     from nbstream.policy.own_models.names import OwnModelNames
-    from nbstream.store.canaries import Canaries
 
 _CORRESPONDENTS_KEY_FILE = "correspondents.key"
 _LESSON_SECONDS = 5.0  # of one command of Redis

@@ -1,5 +1,7 @@
 """Which own models there are: a sorted set in Redis, and a copy of it in the memory of a process that follows it.
 
+And which messages users have labelled in them, for whoever looks for mail that nobody has labelled.
+
 Rules: a model is listed before its first lesson is stored, so a name that is not in the copy has nothing to load.
 Each addition is an entry in a change stream, in one transaction with the set. A removal empties the stream: who
 does not find the entry that was read last reads the whole set again. Names are kept as hashes, so that a user who
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.store.mirror.follower import StreamEntries
+    from nbstream.store.model.keys import ModelKeys
 
 _MAX_CHANGES = 1_000
 _ADDED = b"added"
@@ -100,3 +103,22 @@ class ListedModels(Followed):
 
 def _hash(name: str) -> bytes:
     return blake2b(name.encode(), digest_size=8).digest()
+
+
+class UserLabels:
+    """The messages that users have labelled in own models below the model of ``keys``, each for ``seconds``."""
+
+    def __init__(self, client: Redis, keys: ModelKeys, seconds: int) -> None:
+        self._client = client
+        self._keys = keys
+        self._seconds = seconds
+
+    async def add(self, message_key: str) -> None:
+        """Note that a user labels the message. Raises ``StoreUnavailable``."""
+        with store_errors():
+            await self._client.set(self._keys.user_labelled(message_key), b"", ex=self._seconds)
+
+    async def has(self, message_key: str) -> bool:
+        """Return whether a user has labelled the message, taken back or not. Raises ``StoreUnavailable``."""
+        with store_errors():
+            return bool(await self._client.exists(self._keys.user_labelled(message_key)))

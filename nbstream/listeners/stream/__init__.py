@@ -47,8 +47,8 @@ async def examine_stream(client: Redis, keys: ModelKeys) -> Sequence[Finding]:
 
     Raises ``StoreUnavailable``.
     """
+    from nbstream.listeners.stream.queue import CONSUMER_GROUP  # noqa: PLC0415 - as above
     from nbstream.store.redis_errors import store_errors  # noqa: PLC0415 - see nbstream.server.listener
-    from nbstream.store.stream_queue import CONSUMER_GROUP  # noqa: PLC0415 - as above
 
     with store_errors():
         exists = await client.exists(keys.incoming)
@@ -66,7 +66,7 @@ async def examine_stream(client: Redis, keys: ModelKeys) -> Sequence[Finding]:
 def _make(section: StreamListenerSettings, context: ListenerContext) -> Listener:
     from nbstream.listeners.stream.listener import StreamListener  # noqa: PLC0415 - as above
     from nbstream.listeners.stream.metrics import StreamMetrics  # noqa: PLC0415 - as above
-    from nbstream.store.stream_queue import StreamQueue, StreamQueueOptions  # noqa: PLC0415 - as above
+    from nbstream.listeners.stream.queue import StreamQueue, StreamQueueOptions  # noqa: PLC0415 - as above
 
     queue = StreamQueue(
         context.client,

@@ -22,24 +22,24 @@ from typing import TYPE_CHECKING, TypeVar
 from nbstream import errors
 from nbstream.errors import NbstreamError, StoreUnavailable, table_row
 from nbstream.listeners.stream import codec as wire
+from nbstream.listeners.stream.queue import ClaimOutcome
 from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.server.limits import BytesInFlight
 from nbstream.server.message_service import is_request_error
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.stream_queue import ClaimOutcome
 
 if TYPE_CHECKING:
     import socket
 
     from nbstream.filter import Check, FeedbackOutcome
     from nbstream.listeners.stream.metrics import StreamMetrics
+    from nbstream.listeners.stream.queue import QueueEntry, StreamQueue
     from nbstream.mail.message import Message
     from nbstream.server.background import BackgroundTasks
     from nbstream.server.message_service import MessageHandler, MessageService
     from nbstream.server.runtime import Runtime
-    from nbstream.store.stream_queue import QueueEntry, StreamQueue
 
 
 _log = logging.getLogger(__name__)

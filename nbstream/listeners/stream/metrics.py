@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge
 
 if TYPE_CHECKING:
+    from nbstream.listeners.stream.queue import QueueBacklog
     from nbstream.metrics import MetricsRegistry
-    from nbstream.store.stream_queue import QueueBacklog
 
 _OUTCOMES = ("answered", "refused", "repeated", "claimed", "dead", "lost")
 

@@ -24,6 +24,7 @@ from nbstream.filter import (
     FilterPolicy,
     LearnableMessage,
 )
+from nbstream.listeners.stream import queue as stream_queue
 from nbstream.listeners.stream.listener import StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.mail.message import Message
@@ -33,7 +34,6 @@ from nbstream.server.background import BackgroundTasks
 from nbstream.server.limits import BytesInFlight
 from nbstream.server.message_service import MessageService
 from nbstream.server.runtime import Runtime
-from nbstream.store import stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.follower import Follower
 from nbstream.store.mirror.mirror import Mirror

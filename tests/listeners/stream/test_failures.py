@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import ConfigError, CountsFull, StoreUnavailable
-from nbstream.store import stream_queue
+from nbstream.listeners.stream import queue as stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from tests.harness.redis.redis_server import RedisServer

@@ -8,12 +8,12 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Check, CheckSeconds, FilterObserver
+from nbstream.listeners.stream import queue as stream_queue
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.store import stream_queue
 from tests.harness.filters import with_parts
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.runtimes import make_runtime

@@ -10,9 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreRefuses, StoreUnavailable
-from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.keys import ModelKeys
-from nbstream.store.stream_queue import (
+from nbstream.listeners.stream.queue import (
     CONSUMER_GROUP,
     Claim,
     ClaimOutcome,
@@ -20,6 +18,8 @@ from nbstream.store.stream_queue import (
     StreamQueue,
     StreamQueueOptions,
 )
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.keys import ModelKeys
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import until
 

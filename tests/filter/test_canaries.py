@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.store.canaries import Canaries
+from nbstream.filter.canaries import Canaries
 
 KEY = "a" * 24
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.errors import ConfigError
-from nbstream.store.private_key import read_or_make_key
+from nbstream.tokens.private_tokens import read_or_make_key
 
 
 def test_a_missing_key_is_made_for_its_owner_alone_and_stays(tmp_path: Path) -> None:
