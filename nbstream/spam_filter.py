@@ -46,7 +46,7 @@ Label: TypeAlias = Literal["ham", "spam"]
 Verdict: TypeAlias = Literal["ham", "unsure", "spam", "reject"]
 """What a message is called; ``reject`` only where a threshold for it is set."""
 
-Outcome: TypeAlias = Literal["learned", "relearned", "already", "insisted", "unlearned", "unknown"]
+Outcome: TypeAlias = Literal["learned", "relearned", "already", "reinforced", "unlearned", "unknown"]
 """What became of a lesson; ``LessonResult`` says what each means."""
 
 Kind = NewType("Kind", str)
@@ -110,7 +110,7 @@ class LessonResult:
     """The result of a lesson, with the check of its message ``before`` and ``after`` it.
 
     ``outcome`` is ``learned``, ``relearned`` (it had the other label), ``already`` (it had this label, and nothing
-    changed), ``insisted``, ``unlearned``, or ``unknown`` (nothing of it was there to be unlearned).
+    changed), ``reinforced``, ``unlearned``, or ``unknown`` (nothing of it was there to be unlearned).
     """
 
     outcome: Outcome
@@ -134,12 +134,14 @@ class _Parts:
     async def check(self, content: bytes | str) -> CheckResult:
         return _check_result(await self.filter.check(self.message(content)))
 
-    async def learn(self, content: bytes | str, label: Label | Kind, actor: str, *, insist: bool) -> LessonResult:
-        from nbstream.policy.lesson_source import Insistence  # noqa: PLC0415 - see above
+    async def learn(
+        self, content: bytes | str, label: Label | Kind, actor: str, *, reinforce: bool
+    ) -> LessonResult:
+        from nbstream.policy.lesson_source import Reinforcement  # noqa: PLC0415 - see above
 
-        insistence = Insistence.AT_ONCE if insist else Insistence.NEVER
+        reinforcement = Reinforcement.AT_ONCE if reinforce else Reinforcement.NEVER
         message = self.message(content, taught=True)
-        return _lesson_result(await self.filter.learn(message, label, _SOURCE, actor, insistence))
+        return _lesson_result(await self.filter.learn(message, label, _SOURCE, actor, reinforcement))
 
     async def learn_many(self, contents: Sequence[bytes | str], label: Label | Kind, actor: str) -> int:
         from nbstream.filter import FeedbackOutcome, LabelledMessage  # noqa: PLC0415 - see above
@@ -306,15 +308,15 @@ class SpamFilter:
         return self._thread.submit(partial(_Parts.check, content=_as_content(content))).result()
 
     def learn(
-        self, content: Content, label: Label | Kind, *, actor: str = "", insist: bool = False
+        self, content: Content, label: Label | Kind, *, actor: str = "", reinforce: bool = False
     ) -> LessonResult:
         """Learn that a message is ``label``, or of a kind of ham; a message that is another one is relearned.
 
         The same label again changes nothing, so that a program may repeat what it is not sure to have done. With
-        ``insist`` it gives the message more weight where the check still contradicts the label. ``actor`` is who
-        says it, for the history of a model in Redis. Raises ``ValueError`` for another label.
+        ``reinforce`` it gives the message more weight where the check still contradicts the label. ``actor`` is
+        who says it, for the history of a model in Redis. Raises ``ValueError`` for another label.
         """
-        return self._thread.submit(_learning(content, label, actor, insist=insist)).result()
+        return self._thread.submit(_learning(content, label, actor, reinforce=reinforce)).result()
 
     def learn_many(self, contents: Iterable[Content], label: Label | Kind, *, actor: str = "") -> int:
         """Learn that all of these messages are ``label``, many times as fast as one by one.
@@ -386,10 +388,10 @@ class AsyncSpamFilter:
         return await self._submit(partial(_Parts.check, content=_as_content(content)))
 
     async def learn(
-        self, content: Content, label: Label | Kind, *, actor: str = "", insist: bool = False
+        self, content: Content, label: Label | Kind, *, actor: str = "", reinforce: bool = False
     ) -> LessonResult:
         """Learn that a message is ``label``; see ``SpamFilter.learn``."""
-        return await self._submit(_learning(content, label, actor, insist=insist))
+        return await self._submit(_learning(content, label, actor, reinforce=reinforce))
 
     async def learn_many(self, contents: Iterable[Content], label: Label | Kind, *, actor: str = "") -> int:
         """Learn that all of these messages are ``label``; see ``SpamFilter.learn_many``.
@@ -468,10 +470,10 @@ def _as_actor(actor: str) -> str:
 
 
 def _learning(
-    content: Content, label: Label | Kind, actor: str, *, insist: bool
+    content: Content, label: Label | Kind, actor: str, *, reinforce: bool
 ) -> Callable[[_Parts], Awaitable[LessonResult]]:
     taken = _as_content(content)
-    return partial(_Parts.learn, content=taken, label=label, actor=_as_actor(actor), insist=insist)
+    return partial(_Parts.learn, content=taken, label=label, actor=_as_actor(actor), reinforce=reinforce)
 
 
 def _unlearning(content: Content, actor: str) -> Callable[[_Parts], Awaitable[LessonResult]]:

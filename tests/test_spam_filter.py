@@ -186,15 +186,15 @@ def test_many_messages_of_another_label_or_only_one_are_refused() -> None:
                 spam_filter.learn_many(one, "spam")  # a text is an iterable of texts
 
 
-def test_who_insists_is_believed_more(open_filter: Open) -> None:
+def test_who_reinforces_is_believed_more(open_filter: Open) -> None:
     with open_filter("memory") as spam_filter:
         teach(spam_filter)
         first = spam_filter.learn(spam(99), "ham")
         again = spam_filter.learn(spam(99), "ham")
-        insisted = spam_filter.learn(spam(99), "ham", insist=True)
+        reinforced = spam_filter.learn(spam(99), "ham", reinforce=True)
 
-    assert [lesson.outcome for lesson in (first, again, insisted)] == ["learned", "already", "insisted"]
-    assert insisted.after.probability < again.after.probability == first.after.probability
+    assert [lesson.outcome for lesson in (first, again, reinforced)] == ["learned", "already", "reinforced"]
+    assert reinforced.after.probability < again.after.probability == first.after.probability
 
 
 def test_a_text_is_no_mail(open_filter: Open) -> None:

@@ -318,10 +318,10 @@ def _rust_character(character: str) -> str:
 
 def added_fields_source() -> str:
     """Return the names of the fields that are added on arrival: see ``mail/added_fields.py``."""
-    by_letter: dict[str, list[str]] = {}
+    by_message: dict[str, list[str]] = {}
     for word in added_fields.FILTER_WORDS:
-        by_letter.setdefault(word[0], []).append(f'rest.starts_with(b"{word}")')
-    arms = [f"        b'{letter}' => {' || '.join(tests)}," for letter, tests in sorted(by_letter.items())]
+        by_message.setdefault(word[0], []).append(f'rest.starts_with(b"{word}")')
+    arms = [f"        b'{letter}' => {' || '.join(tests)}," for letter, tests in sorted(by_message.items())]
     prefixes = [f'    b"{prefix}",' for prefix in added_fields.X_PREFIXES]
     lines = [
         "//! The names of header fields that are added on arrival: see `mail/added_fields.py`.",

@@ -323,7 +323,7 @@ class NamedCounts:
     totals: Totals
 
 
-def loudest_tokens(counts: NamedCounts, label: str, k: int, part: bytes = b"") -> list[TokenVote]:
+def top_tokens(counts: NamedCounts, label: str, k: int, part: bytes = b"") -> list[TokenVote]:
     """Return the ``k`` tokens with ``part`` in them that speak loudest for ``label``; equal ones by name.
 
     Their log-ratios are ln P(token | spam) - ln P(token | ham) for both classes. Takes about half a

@@ -1,6 +1,6 @@
 """The lesson weight: how much a labelled message teaches, as a fixed-point integer.
 
-Rules: pure; a weight is between 0 and ``WEIGHT_ONE``, and at most ``MAX_ENTRY_WEIGHT`` where people insist.
+Rules: pure; a weight is between 0 and ``WEIGHT_ONE``, and at most ``MAX_ENTRY_WEIGHT`` where people reinforce.
 The ledger stores it, so that exactly the same amount can be subtracted again.
 
 The constants were chosen by a rule over three corpora, each left out in turn. For the rule, the figures, and the
@@ -14,12 +14,12 @@ from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.bayes.multinomial import SPAM
 
 MAX_ENTRY_WEIGHT = 3 * WEIGHT_ONE
-"""The most that one message may weigh, however often people insist on its label.
+"""The most that one message may weigh, however often people reinforce its label.
 
 A weight without a bound would be a tool for those who teach in order to harm.
 """
 
-_INSISTED_WEIGHTS = tuple(range(WEIGHT_ONE, MAX_ENTRY_WEIGHT + 1, WEIGHT_ONE // 2))
+_REINFORCED_WEIGHTS = tuple(range(WEIGHT_ONE, MAX_ENTRY_WEIGHT + 1, WEIGHT_ONE // 2))
 
 _DIVISOR = 20.0  # nats of log-odds that count as one; it must grow with the number of clues that vote
 _MAX_SHARE = 0.35  # of the full weight, which the first label of a message gives at most
@@ -42,10 +42,10 @@ def lesson_weight(log_odds: float, label: str, *, certain: bool = False) -> int:
     return round(WEIGHT_ONE * (share if certain else min(share, _MAX_SHARE)))
 
 
-def insisted_weights(present_weight: int) -> tuple[int, ...]:
-    """Return the weights that a message may get when a person insists on its label, the smallest first.
+def reinforced_weights(present_weight: int) -> tuple[int, ...]:
+    """Return the weights that a message may get when a person reinforces its label, the smallest first.
 
     All are above ``present_weight``, the weight of its ledger entry. There are none where the message has the most
     weight that one message may have.
     """
-    return tuple(weight for weight in _INSISTED_WEIGHTS if weight > present_weight)
+    return tuple(weight for weight in _REINFORCED_WEIGHTS if weight > present_weight)

@@ -226,7 +226,7 @@ def _add_learn(commands: Commands) -> None:
         "learn",
         "learn messages as spam or as ham",
         details="A message that was learned with the other label is relearned; one that was learned with the same "
-        "label changes nothing. With --insist such a message gets more weight, up to that of three messages, "
+        "label changes nothing. With --reinforce such a message gets more weight, up to that of three messages, "
         "if its verdict still contradicts the label.",
         examples=(
             "nbstream learn spam ~/Maildir/.Junk --and ham ~/Maildir/.Archive",
@@ -257,7 +257,7 @@ def _add_learn(commands: Commands) -> None:
         help="paths of another class, learned after the first: one start for all; may be given again",
     )
     learn.add_argument(
-        "--insist",
+        "--reinforce",
         action="store_true",
         help="a message that has the label, and still the other verdict, gets more weight",
     )
@@ -299,7 +299,7 @@ def _add_learn(commands: Commands) -> None:
         exit_codes={0: "None of the messages is learned any more, or ever was."},
     )
     unlearn.usage = "%(prog)s [-h] [-c FILE] [PATH ...] [--id ID ...]"
-    unlearn.set_defaults(module="learn", label=None, insist=False, folders=[], mailboxes=None, others=[])
+    unlearn.set_defaults(module="learn", label=None, reinforce=False, folders=[], mailboxes=None, others=[])
     for parser in (learn, unlearn):
         paths = parser.add_argument(
             "paths",
@@ -741,7 +741,7 @@ def _add_evaluate(commands: Commands) -> None:
         help="which labels are learned, and when (default: each at once). inbox: a person moves a share P of the "
         "spam in the inbox to Junk and rescues a share Q of the ham in Junk, DELAY messages later, and labels "
         "nothing else (default: 0.3,0.3,50). spam-only: a person moves a share P of the spam in the inbox, DELAY "
-        "messages later, and never labels ham; with autolearn, what is unmoved KEEP messages later is kept mail "
+        "messages later, and never labels ham; with autolearn, mail unmoved KEEP messages later is implicit ham "
         "(default: 0.3,50,200). first:N: the first N labels are learned, and none later",
     )
     evaluate.add_argument(

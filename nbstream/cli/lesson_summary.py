@@ -50,8 +50,8 @@ def _describe_outcome(lesson: FeedbackResult) -> str:
             return "unknown"
         case FeedbackOutcome.ALREADY:
             return f"already learned as {lesson.class_name}"
-        case FeedbackOutcome.INSISTED:
-            return f"insisted on {lesson.class_name}"
+        case FeedbackOutcome.REINFORCED:
+            return f"reinforced {lesson.class_name}"
         case FeedbackOutcome.UNLEARNED:
             return f"unlearned from {lesson.class_name}"
         case _:

@@ -82,7 +82,7 @@ def read_chunks(
         except InputError as error:
             errors.append(error)
             continue
-        taken = tokenizer.take_apart(message)
+        taken = tokenizer.tokenize(message)
         packed = b"" if label is None else pack_tokens(taken.tokens.all)  # here the other core does that
         tokenized = taken._replace(packed_tokens=packed)
         messages.append(ReadMessage(tokenized, label, source.name, source.position))

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from nbstream.mail.header_fields import HeaderField
     from nbstream.mail.message import Message
     from nbstream.policy.sender_lists import EvidenceReader
-    from nbstream.tokens.tokens import Tokens
 
 ANSWER, ANSWER_TO_OTHERS, SENDER = b"known.answer", b"known.answer.other", b"known.sender"
 
@@ -285,12 +284,8 @@ class CorrespondentTokenizer(Tokenizer):
         super().__init__(tokenizer.options)
         self._tokenizer, self._facts, self._reader, self._clock = tokenizer, facts, reader, clock
 
-    def take_apart(self, message: Message) -> TokenizedMessage:
+    def tokenize(self, message: Message) -> TokenizedMessage:
         """Return the key and the tokens of ``message``."""
-        taken = self._tokenizer.take_apart(message)
+        taken = self._tokenizer.tokenize(message)
         known = self._facts().tokens(message, self._reader, self._clock())
         return taken._replace(tokens=taken.tokens.with_more_head(known)) if known else taken
-
-    def tokenize(self, message: Message) -> Tokens:
-        """Return the tokens of ``message``, in their groups."""
-        return self.take_apart(message).tokens

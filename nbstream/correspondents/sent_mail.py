@@ -48,7 +48,7 @@ def read_sent(message: Message, user: str, recipients: Sequence[str], at: float)
     return _sent(_first_fields(fields), user, list(map(canonical_address, recipients)), at)
 
 
-def read_letter(message: Message, user: str) -> SentMail | None:
+def read_message(message: Message, user: str) -> SentMail | None:
     """Return what a message in the Sent folder of ``user`` says; None where that is nothing, or has no date.
 
     Nothing but its header is read.

@@ -30,9 +30,9 @@ int64_t nbn_table_set_totals(const nbn_table *table, const int64_t *totals /* 5 
 typedef struct {
     uint64_t look_bytes, max_parts, max_depth, max_tokens;
     uint32_t is_bare_text, has_trusted_servers;
-} nbn_take_apart_options;
+} nbn_tokenize_options;
 
-/* What the library asks the caller of nbn_take_apart; native/src/foreign.rs says what the arguments are. */
+/* What the library asks the caller of nbn_tokenize; native/src/foreign.rs says what the arguments are. */
 enum nbn_question {
     NBN_KEY_FIELD = 1,
     NBN_FIELD_TOKENS = 3,
@@ -45,7 +45,7 @@ enum nbn_question {
     NBN_FOLDED_PIECES = 10,
 };
 
-/* Asks the caller of nbn_take_apart what the library does not know: a question with `count` arguments. The caller gives
+/* Asks the caller of nbn_tokenize what the library does not know: a question with `count` arguments. The caller gives
  * the answer by nbn_answer before it returns; without one the message is handed back. */
 typedef void (*nbn_ask)(void *answer, uint32_t question, const uint8_t *const *arguments, const size_t *lengths,
                         size_t count);
@@ -58,7 +58,7 @@ void nbn_answer(void *answer, const uint8_t *content, size_t length);
  *
  * The result: uint32_t flags (1: there is a header of mail), uint32_t sizes of the three groups of tokens, the key with
  * 24 characters, the tokens separated by line feeds. */
-int64_t nbn_take_apart(const uint8_t *raw, size_t length, const nbn_take_apart_options *options, nbn_ask ask,
+int64_t nbn_tokenize(const uint8_t *raw, size_t length, const nbn_tokenize_options *options, nbn_ask ask,
                        uint8_t *output, size_t capacity);
 
 /* The names of private tokens: keyed hashes of the tokens in joined, joined like them. See

@@ -83,7 +83,7 @@ class SpamOnlyHabits:
     """What people do who never label ham.
 
     Spam in the inbox is moved to Junk with the probability ``junked``, when ``delay`` other messages have come.
-    What lies in the inbox without a label counts as kept mail when ``kept_after`` other messages have come.
+    What lies in the inbox without a label counts as implicit ham when ``kept_after`` other messages have come.
     """
 
     junked: float = 0.3

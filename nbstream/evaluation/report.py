@@ -168,7 +168,7 @@ class EvaluationReport:
     without a label. Of the labels that were given after the first ``taught`` messages, ``corrections`` were of
     messages in the wrong folder: ham called spam, or spam called anything else. ``contradictions`` of them were on
     the other side of ``unsure`` than the check, and after ``believed_percent`` of these the message was on the
-    label's side, or would be if the label were insisted on (``believed_twice_percent``). ``first_verdict`` is the
+    label's side, or would be if the label were reinforced (``believed_twice_percent``). ``first_verdict`` is the
     number of the first message for which the model had learned enough. ``first_contacts`` are of the measured
     messages. ``threshold_path`` has the thresholds at every thousandth message, ``budget`` the outcome of the
     budget for spam, or None if there was no budget. ``other`` compares the measured messages with the verdicts of

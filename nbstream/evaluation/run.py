@@ -36,10 +36,9 @@ from nbstream.tokens.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from nbstream.evaluation.streams import LabelledContent
-    from nbstream.filter import Autolearner, Check, FeedbackResult, Filter, KeptMailLearner
+    from nbstream.filter import Autolearner, Check, FeedbackResult, Filter, ImplicitHamLearner
     from nbstream.policy.header import MessageReader
     from nbstream.policy.verdict import Verdict
-    from nbstream.tokens.tokens import Tokens
 
 
 _SOURCE = "evaluate"
@@ -91,7 +90,7 @@ class LabelCounts:
     ``corrections``: the message lay in the wrong folder. ``contradictions``: the label was on the other side of
     ``unsure`` than the check, and changed the model. ``believed``: the contradictions after which the same message
     was on the label's side. ``believed_twice``: those, and the ones after which it would be there if the person
-    insisted on the label, which nobody does in a run.
+    reinforced the label, which nobody does in a run.
     """
 
     corrections: int = 0
@@ -109,13 +108,13 @@ class LabelCounts:
         """``believed_twice`` in percent of ``contradictions``; None where there was none."""
         return 100.0 * self.believed_twice / self.contradictions if self.contradictions else None
 
-    def add(self, case: regimes.LabelledCheck, lesson: FeedbackResult, insisted: Check) -> None:
-        """Count one label, whose lesson was this; ``insisted`` is the check that insisting would lead to."""
+    def add(self, case: regimes.LabelledCheck, lesson: FeedbackResult, reinforced: Check) -> None:
+        """Count one label, whose lesson was this; ``reinforced`` is the check that reinforcing would lead to."""
         self.corrections += case.is_misplaced
         if case.is_contradiction and lesson.outcome is not FeedbackOutcome.ALREADY:
             self.contradictions += 1
             self.believed += case.agrees_with(lesson.after)
-            self.believed_twice += case.agrees_with(insisted)
+            self.believed_twice += case.agrees_with(reinforced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,25 +157,21 @@ class CachingTokenizer(Tokenizer):
         self._tokenizer = tokenizer
         self._cache: WeakKeyDictionary[Message, TokenizedMessage] = WeakKeyDictionary()
 
-    def take_apart(self, message: Message) -> TokenizedMessage:
+    def tokenize(self, message: Message) -> TokenizedMessage:
         """Return the key and the tokens of ``message``."""
         taken = self._cache.get(message)
         if taken is None:
-            taken = self._cache[message] = self._tokenizer.take_apart(message)
+            taken = self._cache[message] = self._tokenizer.tokenize(message)
         return taken
-
-    def tokenize(self, message: Message) -> Tokens:
-        """Return the tokens of ``message``."""
-        return self.take_apart(message).tokens
 
 
 class Inbox:
-    """The messages of a run that may become kept mail.
+    """The messages of a run that may become implicit ham.
 
     A message is kept when ``kept_after`` other messages have come; with None, or without ``learner``, none is.
     """
 
-    def __init__(self, tokenizer: Tokenizer, learner: KeptMailLearner | None, kept_after: int | None) -> None:
+    def __init__(self, tokenizer: Tokenizer, learner: ImplicitHamLearner | None, kept_after: int | None) -> None:
         self._tokenizer = tokenizer
         self._learner = None if kept_after is None else learner
         self._kept_after = kept_after or 0
@@ -186,7 +181,7 @@ class Inbox:
         """Add a message that was checked, and return how many were learned that are kept now."""
         if self._learner is None:
             return 0
-        tokens = self._tokenizer.tokenize(message)
+        tokens = self._tokenizer.tokenize(message).tokens
         self._waiting.append(CheckedMessage(check.id, tokens, check.probability, str(check.verdict)))
         if len(self._waiting) <= self._kept_after:
             return 0
@@ -199,18 +194,18 @@ async def evaluate(
     options: EvaluationOptions,
     reader: MessageReader,
     autolearner: Autolearner | None = None,
-    kept_mail: KeptMailLearner | None = None,
+    implicit_ham: ImplicitHamLearner | None = None,
 ) -> EvaluationResult:
     """Check and learn the messages of ``stream``, and return the rows; raises the errors of filter and stream.
 
     ``autolearner`` is an observer of the filter. It learns a message after the label of a person, if there is one.
     In a daemon it may come first; the result is the same, because a person's label replaces an automatic one.
-    ``kept_mail`` learns what the regime counts as kept.
+    ``implicit_ham`` learns what the regime counts as kept.
     """
     regime = regimes.parse_regime(options.regime, options.taught)
     generator = random.Random(options.seed)  # noqa: S311 - no secret
     rows: list[EvaluationRow] = []
-    inbox = Inbox(spam_filter.parts.tokenizer, kept_mail, regimes.messages_until_kept(options.regime))
+    inbox = Inbox(spam_filter.parts.tokenizer, implicit_ham, regimes.messages_until_kept(options.regime))
     seconds, learned, learned_tokens, autolearned, labels = 0.0, 0, 0, 0, LabelCounts()
     first_verdict, known_domains = None, set[str]()
     for position, (labelled, draw) in enumerate(zip(stream, draw_habits(options.seed), strict=False), start=1):
@@ -226,11 +221,11 @@ async def evaluate(
             lesson = await spam_filter.learn(case.message, case.label, _SOURCE)
             if lesson.outcome is not FeedbackOutcome.ALREADY:
                 learned += 1
-                learned_tokens += len(spam_filter.parts.tokenizer.tokenize(case.message).all)
+                learned_tokens += len(spam_filter.parts.tokenizer.tokenize(case.message).tokens.all)
             if case.position > options.taught_messages:
                 seconds += time.perf_counter() - started
-                labels.add(case, lesson, await _check_if_insisted(spam_filter, case, lesson))
-                started = time.perf_counter()  # nobody insists in a run, so that is no part of its work
+                labels.add(case, lesson, await _check_if_reinforced(spam_filter, case, lesson))
+                started = time.perf_counter()  # nobody reinforces in a run, so that is no part of its work
         if autolearner:
             autolearned += await autolearner.learn_queued()
         autolearned += await inbox.add(message, check)
@@ -246,8 +241,8 @@ async def evaluate(
     return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels, first_verdict)
 
 
-async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, lesson: FeedbackResult) -> Check:
-    """Return the check after ``lesson``, or the one that insisting on its label would lead to.
+async def _check_if_reinforced(spam_filter: Filter, case: regimes.LabelledCheck, lesson: FeedbackResult) -> Check:
+    """Return the check after ``lesson``, or the one that reinforcing its label would lead to.
 
     Nothing is learned by it.
     """
@@ -256,9 +251,9 @@ async def _check_if_insisted(spam_filter: Filter, case: regimes.LabelledCheck, l
     if entry is None or not lesson.after.contradicts(case.label):
         return lesson.after
     scorer = parts.make_scorer(spam_filter.policy)
-    message = TokenizedMessage(lesson.after.id, parts.tokenizer.tokenize(case.message))
+    message = TokenizedMessage(lesson.after.id, parts.tokenizer.tokenize(case.message).tokens)
     counts = await scorer.read_counts(count_names(message.tokens, entry))
-    planned = LessonPlanner(scorer, parts.clock).plan_insisted(
+    planned = LessonPlanner(scorer, parts.clock).plan_reinforced(
         Feedback(message, entry.class_name, FeedbackSource(_SOURCE)), CountedCheck(lesson.after, counts), entry
     )
     return planned.after if planned else lesson.after

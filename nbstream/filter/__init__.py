@@ -2,12 +2,12 @@
 
 Rules: ``check`` makes no network request. ``learn`` and ``unlearn`` return only when the change is durable in
 Redis and the mirror of this process has it. Both may be repeated: the second call changes nothing and says so,
-unless a person insists.
+unless a person reinforces.
 """
 
 from nbstream.filter.autolearner import Autolearner
 from nbstream.filter.filter import Filter, LabelledMessage, LearnableMessage
-from nbstream.filter.kept_mail import KeptMailLearner, KeptMailWalk
+from nbstream.filter.implicit_ham import ImplicitHamLearner, ImplicitHamWalk
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
 from nbstream.filter.parts import (
     OWN_MODEL_UNAVAILABLE,
@@ -44,8 +44,8 @@ __all__ = [
     "FilterObserver",
     "FilterParts",
     "FilterPolicy",
-    "KeptMailLearner",
-    "KeptMailWalk",
+    "ImplicitHamLearner",
+    "ImplicitHamWalk",
     "LabelledMessage",
     "LearnableMessage",
     "LessonStore",

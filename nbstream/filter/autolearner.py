@@ -135,7 +135,7 @@ class Autolearner(FilterObserver):
         tokens = check.tokens
         counts = await self._scorer.read_counts(tokens.all.names)
         check_by_people = self._scorer.check(check.id, tokens, counts)
-        # Kept mail makes a model ready, too: what people alone taught is too little then to be sure by.
+        # Implicit ham makes a model ready, too: what people alone taught is too little then to be sure by.
         if check_by_people.state.is_learning or self._settings.label(check_by_people.probability) != label:
             return "unsure"
         automatic = await self._counts.look_up_automatic(tokens.all.names)

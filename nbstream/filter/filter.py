@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.bayes.kinds import label_of
-from nbstream.bayes.lesson_weight import insisted_weights
+from nbstream.bayes.lesson_weight import reinforced_weights
 from nbstream.errors import StoreIncompatible, StoreRefuses
 from nbstream.filter.lesson_groups import LessonGroups, learn_all
 from nbstream.filter.lesson_plan import Feedback
 from nbstream.filter.results import CheckSeconds, FeedbackResult
 from nbstream.filter.scorer import decide_check
-from nbstream.policy.lesson_source import FeedbackSource, Insistence
+from nbstream.policy.lesson_source import FeedbackSource, Reinforcement
 from nbstream.store.model.ledger import entry_of_people
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokens import TokenizedMessage, Tokens
@@ -86,7 +86,7 @@ class Filter:
         requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
             await self.parts.check_queue.wait_for_turn()
-        taken, seconds = await self._take_apart(message, requested)
+        taken, seconds = await self._tokenize(message, requested)
         started = time.perf_counter()
         check = await self._scorer.check_now(taken.key, taken.tokens)
         if self.parts.canaries and self.parts.canaries.redeem(check.id):
@@ -117,19 +117,19 @@ class Filter:
         label: str,
         source: str,
         actor: str = "",
-        insistence: Insistence = Insistence.NEVER,
-        insisted_version: str | None = None,
+        reinforcement: Reinforcement = Reinforcement.NEVER,
+        reinforced_version: str | None = None,
     ) -> FeedbackResult:
         """Learn that ``message`` is ``label``: ham, spam or a kind. A label unlike the last relearns it.
 
-        The same label again changes nothing, unless the check still contradicts it and ``insistence`` allows to
-        insist: then the message gets more weight, up to ``MAX_ENTRY_WEIGHT``. ``source``,
-        ``actor``, ``insistence`` and ``insisted_version`` are those of ``FeedbackSource``: with a version only the
-        ledger entry of that version and label is insisted on, and nothing is learned or relearned. Raises
+        The same label again changes nothing, unless the check still contradicts it and ``reinforcement`` allows to
+        reinforce: then the message gets more weight, up to ``MAX_ENTRY_WEIGHT``. ``source``, ``actor``,
+        ``reinforcement`` and ``reinforced_version`` are those of ``FeedbackSource``: with a version only the
+        ledger entry of that version and label is reinforced, and nothing is learned or relearned. Raises
         ``StoreUnavailable``; nothing is half done then, and the call may be repeated.
         """
         self.require_class(label)
-        lesson_source = FeedbackSource(source, actor, insistence, insisted_version)
+        lesson_source = FeedbackSource(source, actor, reinforcement, reinforced_version)
         return await self._learn_and_report(message, label, lesson_source)
 
     async def wait_for_lesson_groups(self, seconds: float) -> None:
@@ -225,19 +225,19 @@ class Filter:
             return message
         if isinstance(message, CheckedMessage):
             return TokenizedMessage(message.key, message.tokens)
-        tokenized, _ = await self._take_apart(message, time.perf_counter())
+        tokenized, _ = await self._tokenize(message, time.perf_counter())
         return tokenized
 
-    async def _take_apart(self, message: Message, requested: float) -> tuple[TokenizedMessage, CheckSeconds]:
+    async def _tokenize(self, message: Message, requested: float) -> tuple[TokenizedMessage, CheckSeconds]:
         """Return the key, the tokens and the seconds of each stage; the message waited since ``requested``."""
         if len(message.raw) > _THREAD_BYTES:
             async with self.parts.large_messages:
-                return await asyncio.to_thread(self._take_apart_now, message, requested)
-        return self._take_apart_now(message, requested)
+                return await asyncio.to_thread(self._tokenize_now, message, requested)
+        return self._tokenize_now(message, requested)
 
-    def _take_apart_now(self, message: Message, requested: float) -> tuple[TokenizedMessage, CheckSeconds]:
+    def _tokenize_now(self, message: Message, requested: float) -> tuple[TokenizedMessage, CheckSeconds]:
         started = time.perf_counter()
-        taken = self.parts.tokenizer.take_apart(message)
+        taken = self.parts.tokenizer.tokenize(message)
         return taken, CheckSeconds(started - requested, time.perf_counter() - started)
 
 
@@ -246,7 +246,7 @@ class MessageRecord:
     """The two explanations of a message, and what is stored of it.
 
     ``checked`` is the message as it was checked, ``entry`` the ledger entry that people made; a message that was
-    learned without them has an ``automatic_label`` instead. An entry that ``has_most_weight`` cannot be insisted
+    learned without them has an ``automatic_label`` instead. An entry that ``has_most_weight`` cannot be reinforced
     on. ``kind`` is how probable each kind is now; None for spam, and where no kinds are configured.
     """
 
@@ -277,7 +277,7 @@ async def find_message_record(
         return None
     check = await scorer.check_now(message_key, tokens)
     taught = entry_of_people(entry)
-    has_most_weight = taught is not None and not insisted_weights(taught.weight)
+    has_most_weight = taught is not None and not reinforced_weights(taught.weight)
     automatic_label = entry.label if entry and not taught else None
     now = check.explain(time.time())
     return MessageRecord(

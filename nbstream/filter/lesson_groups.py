@@ -60,7 +60,7 @@ class WaitingFeedback:
     """A lesson that somebody waits for; ``done`` is where its result goes.
 
     ``is_one_of_many``: it came with others. ``conflicts`` is how often somebody else was faster, and ``conflict``
-    what the ledger had the last time. ``has_insisted`` says that the lesson was to insist on a label then.
+    what the ledger had the last time. ``has_reinforced`` says that the lesson was to reinforce a label then.
     """
 
     feedback: Feedback
@@ -68,7 +68,7 @@ class WaitingFeedback:
     is_one_of_many: bool = False
     conflicts: int = 0
     conflict: LedgerConflict | None = None
-    has_insisted: bool = False
+    has_reinforced: bool = False
 
     @property
     def key(self) -> str:
@@ -84,7 +84,7 @@ class WaitingFeedback:
     def needs_entry(self) -> bool:
         """Whether the lesson cannot be planned as that of a new message."""
         _, class_name, source = self.feedback
-        is_of_known = class_name is None or source.insisted_version is not None
+        is_of_known = class_name is None or source.reinforced_version is not None
         return is_of_known or self.is_one_of_many or self.conflicts > 0
 
 
@@ -194,7 +194,9 @@ class LessonGroups:
                 await asyncio.sleep(0)  # other work goes on: a plan takes as long as a check
             try:
                 counts = self._known_counts.message_counts(rows)
-                planned = self._planner.plan(lesson.feedback, entry, counts, may_insist=not lesson.has_insisted)
+                planned = self._planner.plan(
+                    lesson.feedback, entry, counts, may_reinforce=not lesson.has_reinforced
+                )
             except Exception as error:  # noqa: BLE001 - it is the answer to the one who waits
                 if isinstance(error, CountsFull) and not lesson.needs_entry:
                     self._plan_again(lesson, None)  # an earlier attempt may have made the lesson
@@ -281,7 +283,7 @@ class LessonGroups:
                 if isinstance(answer, Exception):
                     self._fail(lesson, answer)
                 elif isinstance(answer, LedgerConflict):
-                    lesson.has_insisted |= one.outcome is FeedbackOutcome.INSISTED
+                    lesson.has_reinforced |= one.outcome is FeedbackOutcome.REINFORCED
                     self._plan_again(lesson, answer)
                 else:
                     after = self._scorer.decide_again(one.after, prequential_scores)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.kinds import kind_of, kind_sums, label_of
-from nbstream.bayes.lesson_weight import insisted_weights
+from nbstream.bayes.lesson_weight import reinforced_weights
 from nbstream.errors import CountsFull
 from nbstream.filter.message_counts import check_room, counts_after_lesson, prequential_score_sums
 from nbstream.filter.results import Contradiction, FeedbackOutcome, FeedbackResult
@@ -95,30 +95,30 @@ class LessonPlanner:
         self._clock = clock
 
     def plan(
-        self, feedback: Feedback, entry: LedgerEntry | None, counts: MessageCounts, *, may_insist: bool
+        self, feedback: Feedback, entry: LedgerEntry | None, counts: MessageCounts, *, may_reinforce: bool
     ) -> PlannedLesson | FeedbackResult:
         """Plan what feedback does to a message with that ledger entry; what changes nothing is a result already.
 
-        ``counts`` are those of the message, and of the tokens of the entry. ``may_insist``: a label that the
+        ``counts`` are those of the message, and of the tokens of the entry. ``may_reinforce``: a label that the
         message has already may get more weight, where its source and the check allow that. What was learned
         without people is taken back, and the rest is planned as if it had not been. Raises ``CountsFull``.
         """
         message, class_name, source = feedback
         by_people = counts_after_lesson(counts, entry, None) if entry and entry.is_automatic else counts
         before = CountedCheck(self._scorer.check(message.key, message.tokens, by_people), counts)
-        seen, check = source.insisted_version, before.check
+        seen, check = source.reinforced_version, before.check
         if seen is None and class_name != (entry.class_name if entry else None):
             return self._plan_label(feedback, before, entry)
         if entry is None or entry.is_automatic:
             label, kind = (label_of(class_name), kind_of(class_name)) if class_name else (None, "")
             return FeedbackResult(FeedbackOutcome.UNKNOWN, label, check, check, kind=kind)
         if seen is not None:
-            may_insist = (entry.class_name, entry.version) == (class_name, seen)
+            may_reinforce = (entry.class_name, entry.version) == (class_name, seen)
         contradiction = self._contradiction(check, entry, source)
-        if may_insist and contradiction and contradiction.wait_seconds == 0:
+        if may_reinforce and contradiction and contradiction.wait_seconds == 0:
             # A retry must not fail where nothing has to be written: the message has this label already.
             with suppress(CountsFull):
-                if planned := self.plan_insisted(feedback, before, entry):
+                if planned := self.plan_reinforced(feedback, before, entry):
                     return planned
         return FeedbackResult(FeedbackOutcome.ALREADY, entry.label, check, check, contradiction, kind=entry.kind)
 
@@ -128,12 +128,12 @@ class LessonPlanner:
         return planned.result(after, contradiction)
 
     def _contradiction(self, check: Check, entry: LedgerEntry, source: FeedbackSource) -> Contradiction | None:
-        """Return how ``source`` may insist on the label of the entry, where the check contradicts it."""
+        """Return how ``source`` may reinforce the label of the entry, where the check contradicts it."""
         if not check.contradicts(entry.label):
             return None
         seconds_since = self._clock() - entry.learned_at
-        wait_seconds = source.seconds_until_insisting(entry.source, entry.actor, seconds_since)
-        return Contradiction(not insisted_weights(entry.weight), wait_seconds)
+        wait_seconds = source.seconds_until_reinforcing(entry.source, entry.actor, seconds_since)
+        return Contradiction(not reinforced_weights(entry.weight), wait_seconds)
 
     def _plan_label(
         self, feedback: Feedback, before: CountedCheck, old_entry: LedgerEntry | None
@@ -152,20 +152,20 @@ class LessonPlanner:
         check_room(planned.counts_after)  # there always is room for less
         return planned
 
-    def plan_insisted(
+    def plan_reinforced(
         self, feedback: Feedback, before: CountedCheck, old_entry: LedgerEntry
     ) -> PlannedLesson | None:
-        """Plan the change to an entry with the same label and more weight, which a person insists on.
+        """Plan the change to an entry with the same label and more weight, which a person reinforces.
 
-        The weight is the smallest of ``insisted_weights`` after which the check no longer contradicts the label,
+        The weight is the smallest of ``reinforced_weights`` after which the check no longer contradicts the label,
         else the largest. Returns None where the message has the most weight that one message may have. ``before``
         is the check of the message before the lesson. Raises ``CountsFull``.
         """
         planned: PlannedLesson | None = None
-        for weight in insisted_weights(old_entry.weight):
+        for weight in reinforced_weights(old_entry.weight):
             weighed = weight, tuple(prequential_score_sums(old_entry))
             new_entry = self._entry(feedback, old_entry.class_name, weighed, before.check, old_entry)
-            planned = self._plan_change(feedback, FeedbackOutcome.INSISTED, before, (old_entry, new_entry))
+            planned = self._plan_change(feedback, FeedbackOutcome.REINFORCED, before, (old_entry, new_entry))
             if not planned.after.contradicts(old_entry.label):
                 break
         if planned:

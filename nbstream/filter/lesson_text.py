@@ -30,7 +30,7 @@ def describe_lesson(lesson: FeedbackResult) -> str:
     """Describe one lesson: ``learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known``.
 
     Where the message is still on the wrong side, the text names the strongest clues against the label, and says
-    how to insist.
+    how to reinforce.
     """
     before, after, name = lesson.before, lesson.after, lesson.class_name
     match lesson.outcome:
@@ -43,8 +43,8 @@ def describe_lesson(lesson: FeedbackResult) -> str:
             text = f"relearned as {name}, was learned as {former}: {_describe_change(before, after)}"
         case FeedbackOutcome.LEARNED:
             text = f"learned as {name}: {_describe_change(before, after)}"
-        case FeedbackOutcome.INSISTED:
-            text = f"insisted on {name}: {_describe_change(before, after)}"
+        case FeedbackOutcome.REINFORCED:
+            text = f"reinforced {name}: {_describe_change(before, after)}"
         case FeedbackOutcome.UNLEARNED:
             learned = "autolearned" if lesson.was_automatic else "learned"
             text = f"unlearned, was {learned} as {name}: {_describe_change(before, after)}"
@@ -83,24 +83,24 @@ def _describe_change(before: Check, after: Check) -> str:
 
 
 def _describe_contradiction(lesson: FeedbackResult) -> str:
-    """Return the clues that contradict the label, and how to insist; nothing where no contradiction is left."""
+    """Return the clues that contradict the label, and how to reinforce; nothing where no contradiction is left."""
     if lesson.contradiction is None:
         return ""
     against = 1 if lesson.label == "ham" else -1
     tokens = [clue.token for clue in lesson.after.clues if clue.log_ratio * against > 0][:_SHOWN_CLUES]
     named = _HASHES if any(map(is_private, tokens)) else " ".join(map(escape_token, tokens))
     because = f", because of {named}" if named else ""
-    return f"{because}; {_describe_insisting(lesson.contradiction)}"
+    return f"{because}; {_describe_reinforcing(lesson.contradiction)}"
 
 
-def _describe_insisting(contradiction: Contradiction) -> str:
+def _describe_reinforcing(contradiction: Contradiction) -> str:
     if contradiction.has_most_weight:
         return _MOST_WEIGHT
     if contradiction.wait_seconds is None:
-        return "insist with nbstream learn --insist"
+        return "to reinforce it: nbstream learn --reinforce"
     if contradiction.wait_seconds == 0:
-        return "say it again to insist"
-    return f"say it again in {math.ceil(contradiction.wait_seconds / 60)} min to insist"
+        return "repeat the label to reinforce it"
+    return f"repeat the label in {math.ceil(contradiction.wait_seconds / 60)} min to reinforce it"
 
 
 def _format_probability(check: Check) -> str:

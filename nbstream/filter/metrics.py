@@ -43,7 +43,7 @@ class FilterMetrics(FilterObserver):
         registry.refresh_by(self._count_waiting)
         self._feedback = Counter(
             "nbstream_feedback",
-            "Messages sent as feedback, by source, label and outcome: learned, relearned, insisted, already, "
+            "Messages sent as feedback, by source, label and outcome: learned, relearned, reinforced, already, "
             "unlearned, unknown, refused, failed.",
             ["source", "label", "outcome"],
             registry=registry.counts,
@@ -74,9 +74,9 @@ class FilterMetrics(FilterObserver):
         )
         self._autolearned = Counter(
             "nbstream_autolearn",
-            "Messages that a check was sure of, and kept mail, by label and outcome: learned, kept (learned, of "
-            "kept mail), already, known (nothing new), unbalanced, human (a person labelled it), unsure (the "
-            "model that people taught is less sure, or the counts do not call kept mail ham), dropped, failed. "
+            "Messages that a check was sure of, and implicit ham, by label and outcome: learned, kept (learned as "
+            "implicit ham), already, known (nothing new), unbalanced, human (a person labelled it), unsure (the "
+            "model taught by people is less sure, or implicit ham scores as spam), dropped, failed. "
             "Only with autolearn.",
             ["label", "outcome"],
             registry=registry.counts,
@@ -125,7 +125,7 @@ class FilterMetrics(FilterObserver):
     def feedback_taken(self, lesson: FeedbackResult, source: str) -> None:
         """Count the feedback of one message that was learned, or changed nothing."""
         self._feedback.labels(source, lesson.label or "none", str(lesson.outcome)).inc()
-        if lesson.outcome not in {"learned", "relearned", "insisted"} or lesson.label is None:
+        if lesson.outcome not in {"learned", "relearned", "reinforced"} or lesson.label is None:
             return
         if _disagrees(lesson.before.verdict, lesson.label):
             self._disagreement.labels(str(lesson.before.verdict), lesson.label).inc()

@@ -33,7 +33,7 @@ class FeedbackOutcome(StrEnum):
     LEARNED = "learned"
     RELEARNED = "relearned"
     ALREADY = "already"
-    INSISTED = "insisted"
+    REINFORCED = "reinforced"
     UNLEARNED = "unlearned"
     UNKNOWN = "unknown"
 
@@ -168,10 +168,10 @@ class CheckSeconds(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """How a message can be insisted on whose verdict contradicts its label after a lesson.
+    """How a message can be reinforced whose verdict contradicts its label after a lesson.
 
     ``has_most_weight`` says that the message has the most weight that one message may have: then nobody can.
-    ``wait_seconds`` is in how many seconds the source of the lesson may insist, None for never.
+    ``wait_seconds`` is in how many seconds the source of the lesson may reinforce, None for never.
     """
 
     has_most_weight: bool

@@ -28,7 +28,7 @@ from nbstream.filter.message_counts import MessageCounts, counts_after_lesson, p
 from nbstream.filter.results import Check, OwnModelUse
 from nbstream.policy.autolearn import (
     LIMIT_CLUE,
-    counts_kept_mail,
+    counts_implicit_ham,
     is_settled,
     limit_log_odds,
     limit_probability,
@@ -199,7 +199,7 @@ class Scorer:
         """Return whether automatic learning has a say in a check that is ``probability`` by people alone."""
         if not self._uses_automatic:
             return False
-        return counts_kept_mail(people, self._policy.min_learned) or not is_settled(probability)
+        return counts_implicit_ham(people, self._policy.min_learned) or not is_settled(probability)
 
     def check(self, message_key: str, tokens: Tokens, counts: MessageCounts) -> Check:
         """Return the check of a message by these counts."""
@@ -207,7 +207,7 @@ class Scorer:
         token_counts = _token_counts(tokens, common)
         sums, people = self._blend(common.sums, common.totals, counts.own)
         automatic, state = common.autolearned, self._model_state(people)
-        if automatic and counts_kept_mail(people, self._policy.min_learned):
+        if automatic and counts_implicit_ham(people, self._policy.min_learned):
             state = self._model_state(people, automatic.totals)
             messages = tuple(state.learned[label] for label in CLASSES)
             token_counts = _counts_of_both(token_counts, automatic, messages)
@@ -345,7 +345,7 @@ def _counts_of_both(people: TokenCounts, automatic: AutomaticCounts, messages: t
     """Return the counts of what people taught and of what was learned without them together.
 
     ``messages`` is the number of messages of each class, which decides the prior: that of people, without whom no
-    model is ready, and kept mail where it counts. The vocabulary size is the sum of both sizes, so a token that
+    model is ready, and implicit ham where it counts. The vocabulary size is the sum of both sizes, so a token that
     both have counts twice. The result lies between the true size and twice that, and its part in the smoothing is
     the same for each class.
     """

@@ -10,11 +10,11 @@ the effect is bounded, and not the cause: whatever was autolearned, it moves the
 ``MAX_SHIFT`` from what people taught alone, and leaves spam what they alone call spam by ``SPAM_MARGIN``.
 
 Where people have never taught ham, their lessons alone say nothing, and nothing can be compared with them. Until
-they have taught enough of it, kept mail counts as ham: mail that was not called spam, lay where people could move
-it, and stayed. Some of it is spam that nobody moved. Therefore only mail is learned that the present counts call
-ham, apart from the first: without any ham they call everything spam. Strangers can bring their mail among the
+they have taught enough of it, implicit ham counts as ham: mail that was not called spam, lay where people could
+move it, and stayed. Some of it is spam that nobody moved. Therefore only mail is learned that the present counts
+call ham, apart from the first: without any ham they call everything spam. Strangers can bring their mail among the
 ham by that, and no ham among the spam: the worst that comes of it is that their mail is delivered, as all mail is
-where there are no verdicts. For the guards that were tried see docs/experiments.md, "Kept mail".
+where there are no verdicts. For the guards that were tried see docs/experiments.md, "Implicit ham".
 """
 
 from __future__ import annotations
@@ -91,17 +91,17 @@ def is_settled(probability: float) -> bool:
     return not 1 - SETTLED < probability < SETTLED
 
 
-def counts_kept_mail(people: Totals, needed: Mapping[str, int]) -> bool:
-    """Return whether kept mail counts as ham: as long as people have taught fewer ham than the model needs."""
+def counts_implicit_ham(people: Totals, needed: Mapping[str, int]) -> bool:
+    """Return whether implicit ham counts as ham: as long as people have taught fewer ham than the model needs."""
     return people.messages[HAM] < needed.get(CLASSES[HAM], 0)
 
 
 def model_state(people: Totals, needed: Mapping[str, int], automatic: Totals | None = None) -> ModelState:
     """Return how much a model has learned, of which ``people`` are the totals of what people taught.
 
-    The ham in ``automatic`` is kept mail, and counts while it is needed.
+    The ham in ``automatic`` is implicit ham, and counts while it is needed.
     """
-    kept = automatic.messages[HAM] if automatic and counts_kept_mail(people, needed) else 0
+    kept = automatic.messages[HAM] if automatic and counts_implicit_ham(people, needed) else 0
     learned = people.messages_by_label()
     return ModelState({**learned, CLASSES[HAM]: learned[CLASSES[HAM]] + kept}, needed, kept)
 

@@ -45,7 +45,7 @@ class Verdict(StrEnum):
 class ModelState:
     """How much a model has learned: the distinct messages of each class, and how many it needs.
 
-    ``kept`` of the learned ham were labelled by nobody: they are kept mail; see ``policy.autolearn``.
+    ``kept`` of the learned ham were labelled by nobody: they are implicit ham; see ``policy.autolearn``.
     """
 
     learned: Mapping[str, int]
@@ -66,7 +66,7 @@ class ModelState:
         if not self.kept:
             return text
         missing_without = self.needed.get("ham", 0) - (self.learned["ham"] - self.kept)
-        return f"{text}, {min(self.kept, missing_without)} of them kept mail"
+        return f"{text}, {min(self.kept, missing_without)} of them implicit ham"
 
 
 @dataclass(frozen=True, slots=True)

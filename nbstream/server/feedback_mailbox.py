@@ -2,10 +2,10 @@
 
 Rules: feedback is taken only from clients that may teach. The reply is a 250 only when every message that is meant
 is durably learned. A repeat within ten minutes changes nothing: after a 451 the client may send the same again. A
-later one insists, if the verdict still contradicts the label and the mail means one message only: of several, the
-first may have been learned before the 451, however late the client's queue sends the mail again.
-Where users have own models, nobody's lesson is refused: it would become everybody's.
-``server.feedback_mailbox`` says which messages are meant.
+later one reinforces, if the verdict still contradicts the label and the mail means one message only: of several,
+the first may have been learned before the 451, however late the client's queue sends the mail again. Where users
+have own models, nobody's lesson is refused: it would become everybody's. ``server.feedback_mailbox`` says which
+messages are meant.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from nbstream.logs import event_fields
 from nbstream.mail import forwards
 from nbstream.mail.message import Message
 from nbstream.policy.header import MessageReader, parse_own_id
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Reinforcement
 from nbstream.server.metrics import log_lesson
 from nbstream.server.smtp_replies import error_reply
 from nbstream.threads import in_thread_if_large
@@ -242,9 +242,9 @@ class FeedbackMailbox:
         try:
             feedback = await self._parse_feedback(content, label, user)
             spam_filter = await self._runtime.filter_of_teacher(user, label, source)
-            insistence = Insistence.NEVER if len(feedback.messages) > 1 else Insistence.AFTER_PAUSE
+            reinforcement = Reinforcement.NEVER if len(feedback.messages) > 1 else Reinforcement.AFTER_PAUSE
             async for message in self._messages_to_learn(feedback, spam_filter, label, source):
-                lessons.append(await spam_filter.learn(message, label, source, actor, insistence))
+                lessons.append(await spam_filter.learn(message, label, source, actor, reinforcement))
                 log_lesson(lessons[-1], source, actor)
         except FeedbackRefused as refusal:
             self._observer.feedback_refused(label, source)

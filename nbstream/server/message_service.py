@@ -19,7 +19,7 @@ from nbstream.errors import StoreRefuses
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import Addresses, head_of, make_envelope
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Reinforcement
 from nbstream.policy.recipient_rules import RecipientCase
 from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, MessageSender
 from nbstream.policy.verdict import Verdict
@@ -245,20 +245,20 @@ class MessageHandler:
         message: LearnableMessage,
         label: str | None,
         actor: str,
-        insistence: Insistence = Insistence.AFTER_PAUSE,
-        insisted_version: str | None = None,
+        reinforcement: Reinforcement = Reinforcement.AFTER_PAUSE,
+        reinforced_version: str | None = None,
         user: str = "",
     ) -> FeedbackResult:
         """Learn that the message is ``label``, and log why where that fails; None takes back what was learned.
 
-        A client of a protocol that answers at once stands for a person, who may insist by saying it again later,
-        unless ``insistence`` says otherwise. ``insisted_version`` is that of ``FeedbackSource``. ``user`` is the
-        address of who teaches, whose own model learns it; without one the common model does.
+        A client of a protocol that answers at once stands for a person, who may reinforce by saying it again
+        later, unless ``reinforcement`` says otherwise. ``reinforced_version`` is that of ``FeedbackSource``.
+        ``user`` is the address of who teaches, whose own model learns it; without one the common model does.
 
         Raises ``StoreUnavailable`` or ``CountsFull``; nothing is half done then.
         """
         try:
-            return await self.try_learn(message, label, actor, insistence, insisted_version, user)
+            return await self.try_learn(message, label, actor, reinforcement, reinforced_version, user)
         except REQUEST_ERRORS as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
@@ -270,20 +270,20 @@ class MessageHandler:
         message: LearnableMessage,
         label: str | None,
         actor: str,
-        insistence: Insistence = Insistence.NEVER,
-        insisted_version: str | None = None,
+        reinforcement: Reinforcement = Reinforcement.NEVER,
+        reinforced_version: str | None = None,
         user: str = "",
     ) -> FeedbackResult:
         """Do what ``learn`` does, and log the lesson, but no failure.
 
-        What may be tried again must not insist, unless ``insistence`` says so.
+        What may be tried again must not reinforce, unless ``reinforcement`` says so.
         """
         spam_filter = await self.runtime.filter_of_teacher(user, label, self._listener_name)
         if label is None:
             lesson = await spam_filter.unlearn(message, self._listener_name, actor)
         else:
             lesson = await spam_filter.learn(
-                message, label, self._listener_name, actor, insistence, insisted_version
+                message, label, self._listener_name, actor, reinforcement, reinforced_version
             )
         log_lesson(lesson, self._listener_name, actor)
         return lesson

@@ -343,7 +343,7 @@ def read_model_name(value: object) -> str:
 
 _REQUIRED_CLASSES = tuple(sorted(MinLearnedSettings.model_fields))
 _CLASS_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
-_TAKEN_NAME = re.compile(r"unlearn|release|none|insist-.*")
+_TAKEN_NAME = re.compile(r"unlearn|release|none|reinforce-.*")
 MAX_CLASSES = 8
 
 

@@ -132,7 +132,7 @@ def _lower_text(arguments: Arguments) -> bytes:
 
 
 _IS_MAIL = 1
-_OPTIONS = struct.Struct("=4Q2I")  # nbn_take_apart_options of the interface
+_OPTIONS = struct.Struct("=4Q2I")  # nbn_tokenize_options of the interface
 _HEAD = struct.Struct("=4I24s")  # flags, sizes, key
 _OUTPUT_BYTES = 1 << 18  # 2,000 tokens need half of it
 
@@ -164,9 +164,9 @@ class NativeTokenizer(Tokenizer):
     def __init__(self, options: TokenizerOptions, library: ctypes.CDLL) -> None:
         super().__init__(options)
         self._specification = Tokenizer(options)
-        self._take_apart = library.nbn_take_apart
-        self._take_apart.restype = ctypes.c_int64
-        self._take_apart.argtypes = (
+        self._tokenize = library.nbn_tokenize
+        self._tokenize.restype = ctypes.c_int64
+        self._tokenize.argtypes = (
             ctypes.c_char_p,
             ctypes.c_size_t,
             ctypes.c_char_p,
@@ -181,7 +181,7 @@ class NativeTokenizer(Tokenizer):
         self._ask = _Ask(self._answer)
         self._output = _Output()
 
-    def take_apart(self, message: Message) -> TokenizedMessage:
+    def tokenize(self, message: Message) -> TokenizedMessage:
         """Return the key and the tokens of ``message``."""
         limits, options = message.limits, self.options
         native_options = _OPTIONS.pack(
@@ -198,19 +198,15 @@ class NativeTokenizer(Tokenizer):
             output.buffer = ctypes.create_string_buffer(needed)
             needed = self._written(message.raw, native_options, output.buffer)
         if needed < 0:
-            return self._specification.take_apart(message)
+            return self._specification.tokenize(message)
         flags, head, body, raw_header, key = _HEAD.unpack_from(output.buffer)
         joined = bytes(memoryview(output.buffer)[_HEAD.size : needed])
         tokens = Tokens.from_joined(joined, (head, body, raw_header))
         return TokenizedMessage(key.decode("ascii"), tokens, bool(flags & _IS_MAIL))
 
-    def tokenize(self, message: Message) -> Tokens:
-        """Return the tokens of ``message``, in their groups."""
-        return self.take_apart(message).tokens
-
     def _written(self, raw: bytes, native_options: bytes, buffer: ctypes.Array[ctypes.c_char]) -> int:
         """Return how many bytes the result needs, which was written if it fits; -1 for a message handed back."""
-        needed: int = self._take_apart(raw, len(raw), native_options, self._ask, buffer, len(buffer))
+        needed: int = self._tokenize(raw, len(raw), native_options, self._ask, buffer, len(buffer))
         if self._output.interruption:
             interruption, self._output.interruption = self._output.interruption, None
             raise interruption

@@ -205,14 +205,10 @@ class PrivateTokenizer(Tokenizer):
         self._tokenizer = tokenizer
         self._hasher = hasher
 
-    def take_apart(self, message: Message) -> TokenizedMessage:
+    def tokenize(self, message: Message) -> TokenizedMessage:
         """Return the key and the hashed tokens of ``message``, which have their words."""
-        taken = self._tokenizer.take_apart(message)
+        taken = self._tokenizer.tokenize(message)
         return taken._replace(tokens=self._hasher.hash_tokens(taken.tokens))
-
-    def tokenize(self, message: Message) -> Tokens:
-        """Return the hashed tokens of ``message``, in their groups."""
-        return self.take_apart(message).tokens
 
 
 _KEY_DIGITS = re.compile(r"[0-9a-fA-F]{%d}\n?" % (2 * KEY_BYTES))  # noqa: UP031 - braces are of the expression

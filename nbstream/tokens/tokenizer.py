@@ -54,12 +54,11 @@ class Tokenizer:
     def __init__(self, options: TokenizerOptions = TokenizerOptions()) -> None:
         self.options = options
 
-    def take_apart(self, message: Message) -> TokenizedMessage:
+    def tokenize(self, message: Message) -> TokenizedMessage:
         """Return the key and the tokens of ``message``."""
-        return TokenizedMessage(message.key, self.tokenize(message), message.is_mail)
+        return TokenizedMessage(message.key, self._tokens(message), message.is_mail)
 
-    def tokenize(self, message: Message) -> Tokens:
-        """Return the tokens of ``message``, in their groups."""
+    def _tokens(self, message: Message) -> Tokens:
         raw_header = self._raw_header_tokens(message)
         limit = self.options.max_tokens - len(raw_header)
         body, facts = _body_tokens(message, limit)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.training import maildir, mbox_folder
 from nbstream.training.folder_roles import decode_folder_name, folder_role
-from nbstream.training.letters import (
-    EMPTY_LETTER,
+from nbstream.training.messages import (
+    EMPTY_MESSAGE,
     MAX_FOLDERS,
     Account,
     Folder,
-    Letter,
+    MailboxMessage,
     SkippedMail,
     reading_order,
 )
@@ -30,7 +30,7 @@ from nbstream.training.opening import GONE, exists, is_folder, opened_at, skip_r
 from nbstream.training.template import user_of, user_variables
 
 if TYPE_CHECKING:
-    from nbstream.training.letters import LetterPlace, Skip
+    from nbstream.training.messages import MessagePlace, Skip
     from nbstream.training.template import PathTemplate
 
 MAX_ACCOUNTS = 100_000
@@ -85,26 +85,26 @@ class MailboxFiles:
                 elif self._users is not None:
                     self._skip(skip, (*names, expected), GONE)
 
-    def letters(self, account: Account, skip: Skip) -> Iterator[Letter]:
-        """Yield the letters of an account; see ``MailSource``."""
+    def messages(self, account: Account, skip: Skip) -> Iterator[MailboxMessage]:
+        """Yield the messages of an account; see ``MailSource``."""
         root = self._names(account)
         for folder in sorted(self._folders(root, skip), key=reading_order):
             names = (*root, *_split(folder.place))
             with self._reported(names, skip), self._opened(names) as opened:
-                letters = maildir.letters if is_folder(opened) else mbox_folder.letters
-                yield from letters(folder, opened, self._own_field, partial(self._skip, skip, names))
+                messages = maildir.messages if is_folder(opened) else mbox_folder.messages
+                yield from messages(folder, opened, self._own_field, partial(self._skip, skip, names))
 
-    def read(self, places: Sequence[LetterPlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
-        """Yield the letters at these places in their order; see ``MailSource``."""
+    def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
+        """Yield the messages at these places in their order; see ``MailSource``."""
         for place in places:
             names = (*self._names(place.account), *_split(place.folder.place))
             with self._reported(names, skip), self._opened(names) as opened:
-                read = maildir.read_letter if is_folder(opened) else mbox_folder.read_letter
+                read = maildir.read_message if is_folder(opened) else mbox_folder.read_message
                 raw = read(opened, place.locator)
                 if raw.strip():
                     yield place.number, raw
                 else:
-                    self._skip(skip, names, EMPTY_LETTER)
+                    self._skip(skip, names, EMPTY_MESSAGE)
 
     def _folders(self, root: _Names, skip: Skip) -> Iterator[Folder]:
         """Yield the folders of the account whose mailboxes begin at ``root``."""

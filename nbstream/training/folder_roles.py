@@ -18,12 +18,12 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from nbstream.training.letters import FolderRole
+from nbstream.training.messages import FolderRole
 
 _NAMES_FILE = Path(__file__).with_name("folder_names.txt")
 _SHIFTED = re.compile(r"&([A-Za-z0-9+,]*)-")
 _ACCENTS = range(0x300, 0x370)
-_PARTS_OF_WORDS = frozenset("LMN")  # letters, marks and numbers
+_PARTS_OF_WORDS = frozenset("LMN")  # messages, marks and numbers
 _VIRTUAL_FOLDERS = frozenset({"gmail", "googlemail", "virtual"})
 
 _ROLES_BY_ATTRIBUTE = {
@@ -101,10 +101,10 @@ def _roles_by_key() -> Mapping[str, FolderRole]:
 
 
 def _key(name: str) -> str:
-    """Return what makes names different: their letters, without case, accents and digits at the end."""
-    letters = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
+    """Return what makes names different: their messages, without case, accents and digits at the end."""
+    messages = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
     return "".join(
-        letter
-        for letter in letters
-        if unicodedata.category(letter)[0] in _PARTS_OF_WORDS and ord(letter) not in _ACCENTS
+        message
+        for message in messages
+        if unicodedata.category(message)[0] in _PARTS_OF_WORDS and ord(message) not in _ACCENTS
     ).rstrip("0123456789")

@@ -2,7 +2,7 @@
 
 Rules: nothing changes there, neither flags nor messages (EXAMINE, BODY.PEEK). Each command has a limit in time
 and in bytes. Folders of other users and shared ones are left out, since their owners have not asked for it. A
-letter is found by the UIDVALIDITY of its folder and its UID: where the folder was made anew, it is left out. All
+message is found by the UIDVALIDITY of its folder and its UID: where the folder was made anew, it is left out. All
 of it blocks, and one connection is open at a time.
 """
 
@@ -31,17 +31,17 @@ from nbstream.server.imap import (
     read_sizes,
 )
 from nbstream.training.folder_roles import decode_folder_name, folder_role
-from nbstream.training.letters import (
-    EMPTY_LETTER,
+from nbstream.training.messages import (
+    EMPTY_MESSAGE,
     HEADER_FIELDS,
     MAX_FOLDERS,
-    MAX_LETTERS,
-    TOO_MANY_LETTERS,
+    MAX_MESSAGES,
+    TOO_MANY_MESSAGES,
     Account,
     Folder,
-    Letter,
-    LetterFlags,
-    LetterHeader,
+    MailboxMessage,
+    MessageFlags,
+    MessageHeader,
     SkippedMail,
     keyword_flags,
     needs_header,
@@ -50,24 +50,24 @@ from nbstream.training.letters import (
 )
 
 if TYPE_CHECKING:
-    from nbstream.training.letters import LetterPlace, Skip
+    from nbstream.training.messages import MessagePlace, Skip
     from nbstream.training.template import UrlTemplate
 
 _MAX_FAILURES = 10  # accounts in a row
 _MAX_FAILURES_OF_ONE_PASSWORD = 3  # it is the wrong one, and servers shut out who tries on
 _LIST_BYTES = 8 << 20  # about 30,000 folders; IMAPClient takes 100 MB for them
 _HEADER_BYTES = 16 << 10
-_FETCH_TEXT_BYTES = 2 << 20  # 200 letters with 10 KB of keywords each
+_FETCH_TEXT_BYTES = 2 << 20  # 200 messages with 10 KB of keywords each
 _LOCATOR = struct.Struct(">II")  # UIDVALIDITY and UID
 _SENDABLE_NAME = re.compile(rb"[ -~]+")  # a line end in it would end the command
 _DURATION = re.compile(r" \([\d.]+ \+ .* secs\)\.$")  # of Dovecot; each would be a reason of its own
 _NO_FOLDER = frozenset({"\\noselect", "\\nonexistent"})
 _FLAGS = {
-    b"\\seen": LetterFlags.SEEN,
-    b"\\answered": LetterFlags.ANSWERED,
-    b"\\flagged": LetterFlags.FLAGGED,
-    b"\\deleted": LetterFlags.DELETED,
-    b"\\draft": LetterFlags.DRAFT,
+    b"\\seen": MessageFlags.SEEN,
+    b"\\answered": MessageFlags.ANSWERED,
+    b"\\flagged": MessageFlags.FLAGGED,
+    b"\\deleted": MessageFlags.DELETED,
+    b"\\draft": MessageFlags.DRAFT,
 }
 
 _UNKNOWN_USER = "has no password in the file"
@@ -111,20 +111,20 @@ class ImapMailboxes:
             else:
                 skip(SkippedMail(user, _UNKNOWN_USER))
 
-    def letters(self, account: Account, skip: Skip) -> Iterator[Letter]:
-        """Yield the letters of an account; see ``MailSource``."""
+    def messages(self, account: Account, skip: Skip) -> Iterator[MailboxMessage]:
+        """Yield the messages of an account; see ``MailSource``."""
         try:
             with self._logged_in(account.user) as client:
                 for folder in sorted(_list_folders(client, account, skip), key=reading_order):
                     try:
-                        yield from self._letters_of(client, folder, f"{account.user}: {folder.name}", skip)
+                        yield from self._messages_of(client, folder, f"{account.user}: {folder.name}", skip)
                     except ImapRefused as error:
                         skip(_refused(f"{account.user}: {folder.name}", error))
         except ImapError as error:
             skip(SkippedMail(account.location, str(error)))
 
-    def read(self, places: Sequence[LetterPlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
-        """Yield the letters at these places, account by account, of each in steps of 200; see ``MailSource``."""
+    def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
+        """Yield the messages at these places, account by account, of each in steps of 200; see ``MailSource``."""
         for user, group in groupby(sorted(places, key=_user_of), key=_user_of):
             of_user = list(group)
             try:
@@ -145,21 +145,23 @@ class ImapMailboxes:
             client.normalise_times = False
             yield client
 
-    def _letters_of(self, client: LimitedClient, folder: Folder, place: str, skip: Skip) -> Iterator[Letter]:
+    def _messages_of(
+        self, client: LimitedClient, folder: Folder, place: str, skip: Skip
+    ) -> Iterator[MailboxMessage]:
         uid_validity, count = _examine(client, folder)
-        if count > MAX_LETTERS:
-            skip(SkippedMail(place, TOO_MANY_LETTERS))
+        if count > MAX_MESSAGES:
+            skip(SkippedMail(place, TOO_MANY_MESSAGES))
         if not count:
             return
         with client.command("UID SEARCH"):
-            found = client.search(f"{max(1, count - MAX_LETTERS + 1)}:{count}")
-            uids = sorted({uid for uid in found if 0 < uid < 1 << 32})[-MAX_LETTERS:]
+            found = client.search(f"{max(1, count - MAX_MESSAGES + 1)}:{count}")
+            uids = sorted({uid for uid in found if 0 < uid < 1 << 32})[-MAX_MESSAGES:]
         for start in range(0, len(uids), UIDS_PER_COMMAND):
-            yield from self._some_letters(client, folder, uid_validity, uids[start : start + UIDS_PER_COMMAND])
+            yield from self._some_messages(client, folder, uid_validity, uids[start : start + UIDS_PER_COMMAND])
 
-    def _some_letters(
+    def _some_messages(
         self, client: LimitedClient, folder: Folder, uid_validity: int, uids: Sequence[int]
-    ) -> Iterator[Letter]:
+    ) -> Iterator[MailboxMessage]:
         with client.command("UID FETCH", text_bytes=_FETCH_TEXT_BYTES):
             answer = client.fetch(uids, ["FLAGS", "RFC822.SIZE", "INTERNALDATE"])
             flags = {uid: _flags(answer[uid].get(b"FLAGS", ())) for uid in uids if uid in answer}
@@ -168,11 +170,11 @@ class ImapMailboxes:
         for uid, known in flags.items():
             size, date = answer[uid].get(b"RFC822.SIZE"), answer[uid].get(b"INTERNALDATE")
             if isinstance(size, int) and isinstance(date, datetime):
-                header = headers.get(uid, LetterHeader())
+                header = headers.get(uid, MessageHeader())
                 arrived = header.received or int(date.timestamp())
-                yield Letter(folder, _LOCATOR.pack(uid_validity, uid), known, arrived, size, header)
+                yield MailboxMessage(folder, _LOCATOR.pack(uid_validity, uid), known, arrived, size, header)
 
-    def _headers(self, client: LimitedClient, uids: Sequence[int]) -> Mapping[int, LetterHeader]:
+    def _headers(self, client: LimitedClient, uids: Sequence[int]) -> Mapping[int, MessageHeader]:
         if not uids:
             return {}
         part = f"BODY.PEEK[HEADER.FIELDS ({' '.join(self._fields)})]<0.{_HEADER_BYTES}>"
@@ -190,7 +192,7 @@ def _refused(place: str, error: ImapRefused) -> SkippedMail:
     return SkippedMail(place, _DURATION.sub("", str(error)))
 
 
-def _user_of(place: LetterPlace) -> str:
+def _user_of(place: MessagePlace) -> str:
     return place.account.user
 
 
@@ -228,13 +230,13 @@ def _examine(client: LimitedClient, folder: Folder) -> tuple[int, int]:
     return uid_validity, count
 
 
-def _flags(names: Collection[bytes]) -> LetterFlags:
+def _flags(names: Collection[bytes]) -> MessageFlags:
     keywords = keyword_flags(name.decode("latin-1") for name in names)
     return reduce(or_, (_FLAGS.get(name.lower(), keywords) for name in names), keywords)
 
 
-def _read_some(client: LimitedClient, places: Sequence[LetterPlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
-    by_folder: defaultdict[Folder, list[LetterPlace]] = defaultdict(list)
+def _read_some(client: LimitedClient, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
+    by_folder: defaultdict[Folder, list[MessagePlace]] = defaultdict(list)
     for place in places:
         by_folder[place.folder].append(place)
     for folder, of_folder in by_folder.items():
@@ -245,7 +247,7 @@ def _read_some(client: LimitedClient, places: Sequence[LetterPlace], skip: Skip)
 
 
 def _read_folder(
-    client: LimitedClient, folder: Folder, places: Sequence[LetterPlace], skip: Skip
+    client: LimitedClient, folder: Folder, places: Sequence[MessagePlace], skip: Skip
 ) -> Iterator[tuple[int, bytes]]:
     uid_validity, _ = _examine(client, folder)
     found = [(_LOCATOR.unpack(place.locator), place) for place in places]
@@ -258,6 +260,6 @@ def _read_folder(
         if (place := left.pop(uid, None)) and raw.strip():
             yield place.number, raw
         elif place:
-            skip(SkippedMail(str(place), EMPTY_LETTER))
+            skip(SkippedMail(str(place), EMPTY_MESSAGE))
     for place in left.values():
         skip(SkippedMail(str(place), _GONE))

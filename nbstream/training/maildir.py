@@ -1,7 +1,7 @@
-"""The letters of a Maildir: a file for each, with its flags behind its unique name.
+"""The messages of a Maildir: a file for each, with its flags behind its unique name.
 
-Rules: a letter is followed where its flags have changed its name. Of a folder the newest letters are looked at, by
-the time of their files, which mail servers set to when a letter came in.
+Rules: a message is followed where its flags have changed its name. Of a folder the newest messages are looked at,
+by the time of their files, which mail servers set to when a message came in.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from nbstream.training.letters import (
-    MAX_LETTERS,
-    TOO_MANY_LETTERS,
+from nbstream.training.messages import (
+    MAX_MESSAGES,
+    TOO_MANY_MESSAGES,
     Folder,
-    Letter,
-    LetterFlags,
-    LetterHeader,
+    MailboxMessage,
+    MessageFlags,
+    MessageHeader,
     keyword_flags,
     needs_header,
     read_header,
@@ -30,7 +30,7 @@ from nbstream.training.letters import (
 from nbstream.training.opening import GONE, NO_FILE, Unreadable, opened_below, read_all, skip_reason
 
 if TYPE_CHECKING:
-    from nbstream.training.letters import SkipReason
+    from nbstream.training.messages import SkipReason
 
 _HEADER_BYTES = 16 << 10  # few headers are longer
 _MAX_KEYWORDS_BYTES = 64 << 10
@@ -38,33 +38,33 @@ _SUBFOLDERS = ("cur", "new")
 _COMPRESSED_STARTS = (b"\x1f\x8b", b"BZh", b"(\xb5/\xfd", b"\xfd7zXZ")
 _COMPRESSED = "is compressed by the mail server: read the mailboxes over IMAP"
 _FLAGS = {
-    "S": LetterFlags.SEEN,
-    "R": LetterFlags.ANSWERED,
-    "F": LetterFlags.FLAGGED,
-    "T": LetterFlags.DELETED,
-    "D": LetterFlags.DRAFT,
+    "S": MessageFlags.SEEN,
+    "R": MessageFlags.ANSWERED,
+    "F": MessageFlags.FLAGGED,
+    "T": MessageFlags.DELETED,
+    "D": MessageFlags.DRAFT,
 }
 
 
-def letters(folder: Folder, opened: int, own_field: str | None, skip: SkipReason) -> Iterator[Letter]:
-    """Yield the newest letters of a folder that was opened. Raises ``OSError``."""
+def messages(folder: Folder, opened: int, own_field: str | None, skip: SkipReason) -> Iterator[MailboxMessage]:
+    """Yield the newest messages of a folder that was opened. Raises ``OSError``."""
     keywords = _read_keywords(opened)
-    newest = heapq.nlargest(MAX_LETTERS + 1, _files(opened, skip), key=itemgetter(0))
-    if len(newest) > MAX_LETTERS:
-        skip(TOO_MANY_LETTERS)
-    for arrived, size, name in newest[:MAX_LETTERS]:
-        flags, header = _flags(name, keywords), LetterHeader()
+    newest = heapq.nlargest(MAX_MESSAGES + 1, _files(opened, skip), key=itemgetter(0))
+    if len(newest) > MAX_MESSAGES:
+        skip(TOO_MANY_MESSAGES)
+    for arrived, size, name in newest[:MAX_MESSAGES]:
+        flags, header = _flags(name, keywords), MessageHeader()
         if needs_header(folder.role, flags):
             try:
                 header = read_header(_read_start(opened, name), own_field)
             except OSError as error:
                 skip(skip_reason(error))
                 continue
-        yield Letter(folder, os.fsencode(name), flags, header.received or arrived, size, header)
+        yield MailboxMessage(folder, os.fsencode(name), flags, header.received or arrived, size, header)
 
 
 def _files(opened: int, skip: SkipReason) -> Iterator[tuple[int, int, str]]:
-    """Yield when each letter was written, in seconds since the epoch, its size in bytes, and its name."""
+    """Yield when each message was written, in seconds since the epoch, its size in bytes, and its name."""
     for subfolder in _SUBFOLDERS:
         try:
             with opened_below(subfolder, opened) as files, os.scandir(files) as entries:
@@ -83,14 +83,14 @@ def _files(opened: int, skip: SkipReason) -> Iterator[tuple[int, int, str]]:
             skip(skip_reason(error))
 
 
-def _flags(name: str, keywords: Mapping[str, LetterFlags]) -> LetterFlags:
-    flags = LetterFlags.NONE
-    for letter in name.partition(":2,")[2]:
-        flags |= _FLAGS.get(letter) or keywords.get(letter) or LetterFlags.NONE
+def _flags(name: str, keywords: Mapping[str, MessageFlags]) -> MessageFlags:
+    flags = MessageFlags.NONE
+    for message in name.partition(":2,")[2]:
+        flags |= _FLAGS.get(message) or keywords.get(message) or MessageFlags.NONE
     return flags
 
 
-def _read_keywords(opened: int) -> Mapping[str, LetterFlags]:
+def _read_keywords(opened: int) -> Mapping[str, MessageFlags]:
     """Return the keywords that Dovecot writes into names as ``a`` to ``z``, by its file ``dovecot-keywords``."""
     try:
         with opened_below("dovecot-keywords", opened) as file:
@@ -106,7 +106,7 @@ def _read_keywords(opened: int) -> Mapping[str, LetterFlags]:
 
 
 def _read_start(opened: int, name: str) -> bytes:
-    """Return the beginning of a letter of a Maildir. Raises ``OSError``."""
+    """Return the beginning of a message of a Maildir. Raises ``OSError``."""
     subfolder, _, file_name = name.partition("/")
     with opened_below(subfolder, opened) as files, opened_below(file_name, files) as file:
         start = os.read(file, _HEADER_BYTES)
@@ -115,8 +115,8 @@ def _read_start(opened: int, name: str) -> bytes:
     return start
 
 
-def read_letter(opened: int, locator: bytes) -> bytes:
-    """Return a letter of a Maildir, under whatever name it has by now. Raises ``OSError``."""
+def read_message(opened: int, locator: bytes) -> bytes:
+    """Return a message of a Maildir, under whatever name it has by now. Raises ``OSError``."""
     subfolder, _, name = os.fsdecode(locator).partition("/")
     with suppress(FileNotFoundError), opened_below(subfolder, opened) as files, opened_below(name, files) as file:
         return read_all(file)

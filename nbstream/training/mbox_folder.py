@@ -1,7 +1,7 @@
-"""The letters of an mbox: one file for all of a folder, their flags in fields that a mail program has added.
+"""The messages of an mbox: one file for all of a folder, their flags in fields that a mail program has added.
 
-Rules: while another program has it locked, it is not read. A letter that is no longer where it was, or that does
-not end where it ended, is left out. Of a folder the last letters are looked at, up to where it ended at first.
+Rules: while another program has it locked, it is not read. A message that is no longer where it was, or that does
+not end where it ended, is left out. Of a folder the last messages are looked at, up to where it ended at first.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from nbstream.mail import mbox
 from nbstream.mail.mime import MAX_HEADER_BYTES
-from nbstream.training.letters import (
-    MAX_LETTERS,
-    TOO_MANY_LETTERS,
+from nbstream.training.messages import (
+    MAX_MESSAGES,
+    TOO_MANY_MESSAGES,
     Folder,
-    Letter,
-    LetterFlags,
+    MailboxMessage,
+    MessageFlags,
     keyword_flags,
     read_header,
 )
 from nbstream.training.opening import CHANGED, Unreadable
 
 if TYPE_CHECKING:
-    from nbstream.training.letters import SkipReason
+    from nbstream.training.messages import SkipReason
 
 _SEPARATOR_BYTES = 400
 _LINE_BYTES = 1 << 20  # the rest of a longer line is the next one
@@ -43,9 +43,9 @@ _MAX_COMPRESSION = 50
 _BLOCK_BYTES = 512  # of st_blocks
 _TOO_LARGE = f"is larger than {_MAX_BYTES >> 30} GiB"
 _FLAGS = {  # neither answered nor flagged, by which a stranger who writes the field himself would teach ham
-    "R": LetterFlags.SEEN,
-    "D": LetterFlags.DELETED,
-    "T": LetterFlags.DRAFT,
+    "R": MessageFlags.SEEN,
+    "D": MessageFlags.DELETED,
+    "T": MessageFlags.DRAFT,
 }
 
 
@@ -54,9 +54,9 @@ def is_mbox(opened: int) -> bool:
     return mbox.is_separator(os.pread(opened, _SEPARATOR_BYTES, 0))
 
 
-def letters(folder: Folder, opened: int, own_field: str | None, skip: SkipReason) -> Iterator[Letter]:
-    """Yield the last letters of a folder that was opened. Raises ``OSError``."""
-    last: deque[Letter] = deque(maxlen=MAX_LETTERS)
+def messages(folder: Folder, opened: int, own_field: str | None, skip: SkipReason) -> Iterator[MailboxMessage]:
+    """Yield the last messages of a folder that was opened. Raises ``OSError``."""
+    last: deque[MailboxMessage] = deque(maxlen=MAX_MESSAGES)
     count = 0
     if (size := _unlocked_size(opened)) > _MAX_BYTES:
         raise Unreadable(_TOO_LARGE)
@@ -67,9 +67,9 @@ def letters(folder: Folder, opened: int, own_field: str | None, skip: SkipReason
             count += 1
             header = read_header(raw, own_field)
             locator = _LOCATOR.pack(start, end, header.identity)
-            last.append(Letter(folder, locator, _flags(raw), header.received or 0, end - start, header))
-    if count > MAX_LETTERS:
-        skip(TOO_MANY_LETTERS)
+            last.append(MailboxMessage(folder, locator, _flags(raw), header.received or 0, end - start, header))
+    if count > MAX_MESSAGES:
+        skip(TOO_MANY_MESSAGES)
     yield from last
 
 
@@ -107,16 +107,16 @@ def _spans(stream: BinaryIO, size: int) -> Iterator[tuple[int, int, bytes]]:
     yield start, position, b"".join(header)
 
 
-def _flags(header: bytes) -> LetterFlags:
-    flags = LetterFlags.NONE
-    for letter in mbox.status_letters(header):
-        flags |= _FLAGS.get(letter, LetterFlags.NONE)
+def _flags(header: bytes) -> MessageFlags:
+    flags = MessageFlags.NONE
+    for message in mbox.status_letters(header):
+        flags |= _FLAGS.get(message, MessageFlags.NONE)
     keywords = b" ".join(_KEYWORDS.findall(header)).decode("ascii", "replace")
     return flags | keyword_flags(keywords.split())
 
 
-def read_letter(opened: int, locator: bytes) -> bytes:
-    """Return a letter of an mbox, if it is where it was. Raises ``OSError``."""
+def read_message(opened: int, locator: bytes) -> bytes:
+    """Return a message of an mbox, if it is where it was. Raises ``OSError``."""
     start, end, identity = _LOCATOR.unpack(locator)
     _unlocked_size(opened)
     part = os.pread(opened, end - start, start)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from nbstream.system_users import user_name
-from nbstream.training.choice import MAX_LETTER_BYTES
+from nbstream.training.choice import MAX_MESSAGE_BYTES
 
 NO_FILE = "is a link, a pipe or a device, which is not read"
 GONE = "is not there, or was moved while it was read"
@@ -87,9 +87,9 @@ def opened_below(name: str, folder: int) -> Iterator[int]:
 
 
 def read_all(file: int) -> bytes:
-    """Return what is in a file that is not larger than the largest letter. Raises ``OSError``."""
+    """Return what is in a file that is not larger than the largest message. Raises ``OSError``."""
     with open(file, "rb", buffering=0, closefd=False) as stream:
-        content = stream.read(MAX_LETTER_BYTES + 1) or b""
-    if len(content) > MAX_LETTER_BYTES:
+        content = stream.read(MAX_MESSAGE_BYTES + 1) or b""
+    if len(content) > MAX_MESSAGE_BYTES:
         raise Unreadable(CHANGED)
     return content

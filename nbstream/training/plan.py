@@ -1,6 +1,6 @@
-"""The plan: which letters of a site are learned, in numbers and words, before anything is learned.
+"""The plan: which messages of a site are learned, in numbers and words, before anything is learned.
 
-Rules: pure, but for the mailboxes that a ``MailSource`` reads. A user's letters are a part of the plan where they
+Rules: pure, but for the mailboxes that a ``MailSource`` reads. A user's messages are a part of the plan where they
 go into his own model, and those of all others are the first part.
 """
 
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from nbstream.training.choice import LABELS, Candidates, Choice, LeftOut, choose, months_of
-from nbstream.training.letters import SkippedMail
+from nbstream.training.choice import LABELS, Candidates, Choice, Skipped, choose, months_of
+from nbstream.training.messages import SkippedMail
 
 if TYPE_CHECKING:
-    from nbstream.training.letters import Account, Letter, LetterPlace, MailSource
+    from nbstream.training.messages import Account, MailboxMessage, MailSource, MessagePlace
 
 SLICES = 10
-"""A part is learned in so many slices; the letters of the last one are checked before they are learned."""
+"""A part is learned in so many slices; the messages of the last one are checked before they are learned."""
 
 _MAX_REASONS = 50
-_MAX_LETTERS = 200_000  # of an account: those of ten folders that are full
-_TOO_MANY = f"has more than {_MAX_LETTERS:,} letters: the rest is left out"
+_MAX_MESSAGES = 200_000  # of an account: those of ten folders that are full
+_TOO_MANY = f"has more than {_MAX_MESSAGES:,} messages: the rest is left out"
 _FEW = 50
 _SAMPLE = 10
 _ABOUT_MONTHS = (
@@ -72,7 +72,7 @@ class PlanPart:
 
     @property
     def first_checked(self) -> int:
-        """The place in the order from which on letters are checked before they are learned."""
+        """The place in the order from which on messages are checked before they are learned."""
         return len(self.choice.order) * (SLICES - 1) // SLICES
 
 
@@ -86,12 +86,12 @@ class Plan:
     skips: Skips
 
     def counts(self) -> dict[str, int]:
-        """Return how many letters of each class are learned."""
+        """Return how many messages of each class are learned."""
         labels = np.concatenate([_column(part.choice, "label") for part in self.parts])
         return {label: int((labels == number).sum()) for number, label in enumerate(LABELS)}
 
-    def sample(self, label: str) -> Sequence[LetterPlace]:
-        """Return where ten letters of a class are, at equal distances in the order of learning."""
+    def sample(self, label: str) -> Sequence[MessagePlace]:
+        """Return where ten messages of a class are, at equal distances in the order of learning."""
         of_class = [
             (part.choice, number)
             for part in self.parts
@@ -102,12 +102,12 @@ class Plan:
 
     def lines(self) -> Sequence[str]:
         """Return the plan in words, one line for each fact."""
-        left_out: dict[LeftOut, int] = defaultdict(int)
+        left_out: dict[Skipped, int] = defaultdict(int)
         for part in self.parts:
             for reason, count in part.choice.left_out.items():
                 left_out[reason] += count
         own = [part for part in self.parts if part.user is not None and part.choice.order]
-        lines = [f"accounts: {self.accounts}, letters: {sum(left_out.values()) + sum(self.counts().values())}"]
+        lines = [f"accounts: {self.accounts}, messages: {sum(left_out.values()) + sum(self.counts().values())}"]
         lines += [self._describe_class(number) for number in range(len(LABELS))]
         if own:
             lines.append(
@@ -120,7 +120,7 @@ class Plan:
             f"left out: {count} {reason}{self._months_alone(reason)}"
             for reason, count in sorted(left_out.items(), key=lambda item: -item[1])
         ]
-        if left_out.keys() & {LeftOut.HAM_ALONE, LeftOut.SPAM_ALONE}:
+        if left_out.keys() & {Skipped.HAM_ALONE, Skipped.SPAM_ALONE}:
             lines.append(_ABOUT_MONTHS)
         return [*lines, *(f"skipped: {line}" for line in self.skips.lines())]
 
@@ -140,8 +140,8 @@ class Plan:
                     f"that is learned ({_months(of_class)}): when they came is a clue until there is more of both"
                 )
 
-    def _months_alone(self, reason: LeftOut) -> str:
-        """Return from when letters are that are left out for their month; nothing for another reason."""
+    def _months_alone(self, reason: Skipped) -> str:
+        """Return from when messages are that are left out for their month; nothing for another reason."""
         arrived = [
             np.asarray(part.choice.candidates.arrived, dtype=np.int64)[part.choice.alone.get(reason, [])]
             for part in self.parts
@@ -155,21 +155,21 @@ class Plan:
         return arrived[arrived > 0]
 
     def _describe_class(self, label: int) -> str:
-        letters, users, senders = 0, dict[str, int](), set[int]()
+        messages, users, senders = 0, dict[str, int](), set[int]()
         for part in self.parts:
             is_of_class = _column(part.choice, "label") == label
-            letters += int(is_of_class.sum())
+            messages += int(is_of_class.sum())
             senders |= set(_column(part.choice, "sender")[is_of_class].tolist())
             accounts, counts = np.unique(_column(part.choice, "account")[is_of_class], return_counts=True)
             for account, count in zip(accounts.tolist(), counts.tolist(), strict=True):
                 users[part.choice.candidates.accounts[account].user] = count
-        if not letters:
+        if not messages:
             return f"{LABELS[label]}: nothing"
         most = max(users, key=lambda user: users[user])
         arrived = self._arrived(label)
         span = f", from {_day(arrived.min())} to {_day(arrived.max())}" if len(arrived) else ""
         return (
-            f"{LABELS[label]}: {letters} letters of {len(users)} accounts and {len(senders)} senders{span}; "
+            f"{LABELS[label]}: {messages} messages of {len(users)} accounts and {len(senders)} senders{span}; "
             f"most are of {most}: {users[most]}"
         )
 
@@ -182,24 +182,24 @@ def make_plan(
 ) -> Plan:
     """Read what the choice needs of all mailboxes, and choose.
 
-    ``own_model_user`` returns the user whose own model the letters of an account go into, None for the common one.
-    ``advance`` is called with the number of accounts that were read meanwhile.
+    ``own_model_user`` returns the user whose own model the messages of an account go into, None for the common
+    one. ``advance`` is called with the number of accounts that were read meanwhile.
     """
     skips = Skips()
     candidates: dict[str | None, Candidates] = {None: Candidates()}
     for account in source.accounts(skips.add):
         of_model = candidates.setdefault(own_model_user(account.user), Candidates())
-        of_model.add_account(account, _some_letters(source, account, skips))
+        of_model.add_account(account, _some_messages(source, account, skips))
         advance(1)
     parts = [PlanPart(user, choose(of_model, per_account)) for user, of_model in candidates.items()]
     accounts = sum(len(of_model.accounts) for of_model in candidates.values())
     return Plan(parts, accounts, per_account, skips)
 
 
-def _some_letters(source: MailSource, account: Account, skips: Skips) -> Iterator[Letter]:
-    with closing(cast("Generator[Letter]", source.letters(account, skips.add))) as letters:
-        yield from itertools.islice(letters, _MAX_LETTERS)
-        if next(letters, None):
+def _some_messages(source: MailSource, account: Account, skips: Skips) -> Iterator[MailboxMessage]:
+    with closing(cast("Generator[MailboxMessage]", source.messages(account, skips.add))) as messages:
+        yield from itertools.islice(messages, _MAX_MESSAGES)
+        if next(messages, None):
             skips.add(SkippedMail(account.location, _TOO_MANY))
 
 

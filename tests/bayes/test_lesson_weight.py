@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.bayes.lesson_weight import (
     MAX_ENTRY_WEIGHT,
-    insisted_weights,
     lesson_weight,
+    reinforced_weights,
 )
 
 SCORES = st.floats(-500, 500)
@@ -47,8 +47,8 @@ def test_what_contradicts_the_model_teaches_as_much_as_it_may_and_not_more(
 
 
 @given(st.integers(0, 5 * WEIGHT_ONE))
-def test_whoever_insists_gives_more_weight_up_to_the_bound(present_weight: int) -> None:
-    weights = insisted_weights(present_weight)
+def test_whoever_reinforces_gives_more_weight_up_to_the_bound(present_weight: int) -> None:
+    weights = reinforced_weights(present_weight)
 
     assert sorted(set(weights)) == list(weights)
     assert all(present_weight < weight <= MAX_ENTRY_WEIGHT for weight in weights)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nbstream.bayes.clues import NamedCounts, loudest_tokens
+from nbstream.bayes.clues import NamedCounts, top_tokens
 from nbstream.bayes.counts import Totals
 
 NAMES = [b"body:prize", b"=score", b"subject.word:prize", b"body:lunch", b"body:the", b"body:f\xc3\xbcr"]
@@ -13,7 +13,7 @@ COUNTS = NamedCounts(NAMES, ROWS, Totals((9, 9), (15000, 18000), 5))
 
 
 def tokens(label: str, k: int = 10, part: bytes = b"") -> list[str]:
-    return [vote.token for vote in loudest_tokens(COUNTS, label, k, part)]
+    return [vote.token for vote in top_tokens(COUNTS, label, k, part)]
 
 
 def test_the_loudest_for_a_class_come_first_and_sums_are_no_tokens() -> None:
@@ -22,9 +22,9 @@ def test_the_loudest_for_a_class_come_first_and_sums_are_no_tokens() -> None:
 
 
 def test_only_tokens_with_the_part_are_listed_with_the_same_numbers() -> None:
-    everything = loudest_tokens(COUNTS, "spam", 10)
+    everything = top_tokens(COUNTS, "spam", 10)
 
-    found = loudest_tokens(COUNTS, "spam", 10, b"prize")
+    found = top_tokens(COUNTS, "spam", 10, b"prize")
 
     assert found == [vote for vote in everything if "prize" in vote.token]
     assert tokens("spam", part=b"score") == []

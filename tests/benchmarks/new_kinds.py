@@ -358,7 +358,7 @@ def _tokenizer() -> Tokenizer:
 @cache
 def _tokenize(path: str) -> TokenizedMessage:
     message = make_message_reader(_settings()).read_incoming(Path(path).read_bytes())
-    return _tokenizer().take_apart(message)
+    return _tokenizer().tokenize(message)
 
 
 class Bogofilter:

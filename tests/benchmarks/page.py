@@ -96,7 +96,7 @@ CONTRADICTIONS_TEXT = """\
 ## Contradictions
 
 A label contradicts the check if P(spam) is on the other side of `verdict.unsure`. It is believed if the same
-message, checked again after the lesson, is on the label's side, or would be if the person insisted on the label.
+message, checked again after the lesson, is on the label's side, or would be if the person reinforced the label.
 """
 
 AUTOLEARN_TEXT = """\

@@ -182,8 +182,8 @@ def links(visitor: Visitor) -> list[str]:
     kinds: dict[str, str] = {}
     for link in (link.partition("#")[0] for link in found):
         is_message = link.startswith("/ui/messages/")
-        is_letter = link.rpartition("/")[2] in LETTERS
-        kinds.setdefault("letter" if is_letter else link if is_message else link.partition("?")[0], link)
+        is_message = link.rpartition("/")[2] in LETTERS
+        kinds.setdefault("letter" if is_message else link if is_message else link.partition("?")[0], link)
     return list(kinds.values())
 
 

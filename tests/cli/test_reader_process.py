@@ -133,7 +133,9 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     assert {message.label for chunk in result for message in chunk.messages} == {"spam"}
     messages = [Message.parse(raw.removesuffix(b"\n") + b"\n", reader.limits) for raw in RAWS]
     assert [message.key for message in messages_read] == [message.key for message in messages]
-    assert [message.tokens for message in messages_read] == [tokenizer.tokenize(message) for message in messages]
+    assert [message.tokens for message in messages_read] == [
+        tokenizer.tokenize(message).tokens for message in messages
+    ]
     assert [unpack_tokens(message.packed_tokens) for message in messages_read] == [
         message.tokens.all.names for message in messages_read
     ]
@@ -150,7 +152,7 @@ def test_a_delivered_message_has_the_tokens_of_its_check(tmp_path: Path) -> None
 
     (chunk,) = reader_process.read_chunks(source(file), tokenizer, reader)
 
-    assert chunk.messages[0].tokenized.tokens == tokenizer.tokenize(reader.read_incoming(ARRIVED))
+    assert chunk.messages[0].tokenized.tokens == tokenizer.tokenize(reader.read_incoming(ARRIVED)).tokens
 
 
 async def test_where_no_process_more_is_allowed_it_reads_itself(

@@ -105,7 +105,7 @@ def test_where_nothing_is_known_the_tokens_are_those_of_the_tokenizer() -> None:
     plain, incoming = Tokenizer(TokenizerOptions()), answer(proved="partner.example")
     knowing = CorrespondentTokenizer(plain, lambda: facts, READER, lambda: NOW)
 
-    assert knowing.take_apart(incoming) == plain.take_apart(incoming)
+    assert knowing.tokenize(incoming) == plain.tokenize(incoming)
 
 
 def test_the_tokens_come_with_those_of_the_header_and_the_key_stays() -> None:
@@ -114,7 +114,7 @@ def test_the_tokens_come_with_those_of_the_header_and_the_key_stays() -> None:
     knowing = CorrespondentTokenizer(plain, lambda: facts, READER, lambda: NOW)
     incoming = answer(proved="partner.example")
 
-    taken, before = knowing.take_apart(incoming), plain.take_apart(incoming)
+    taken, before = knowing.tokenize(incoming), plain.tokenize(incoming)
 
     assert taken.key == before.key
     assert taken.tokens.head == (ANSWER, SENDER, *before.tokens.head)
@@ -125,7 +125,7 @@ def test_the_tokens_come_with_those_of_the_header_and_the_key_stays() -> None:
 def test_private_tokens_hide_these_too() -> None:
     facts = facts_of(sent(BOB))
     knowing = CorrespondentTokenizer(Tokenizer(TokenizerOptions()), lambda: facts, READER, lambda: NOW)
-    taken = PrivateTokenizer(knowing, TokenHasher(b"p" * 32)).take_apart(answer(proved="partner.example"))
+    taken = PrivateTokenizer(knowing, TokenHasher(b"p" * 32)).tokenize(answer(proved="partner.example"))
 
     assert taken.tokens.words
     assert ANSWER in taken.tokens.words
@@ -139,7 +139,7 @@ def test_no_field_of_a_sender_makes_these_tokens(name: bytes) -> None:
         f"{text}: {text}", f"Known: {text[6:]}", f"X: {text}", f"List-Id: {text}", "Known.Answer: other"
     )
 
-    assert name not in Tokenizer(TokenizerOptions()).tokenize(forged).all
+    assert name not in Tokenizer(TokenizerOptions()).tokenize(forged).tokens.all
     assert token_origin(text).startswith("whom we know: ")
 
 

@@ -132,7 +132,7 @@ async def _compare(messages: Iterable[tuple[str, bytes]], seed: int, engine: Eng
     await pair.teach(seed)
     tokenizers = [spam_filter.parts.tokenizer for spam_filter in pair.sites[1].filters]
     natives: list[Any] = [tokenizer for tokenizer in tokenizers if isinstance(tokenizer, NativeTokenizer)]
-    handed_back = [_Calls(native._specification, "take_apart") for native in natives]
+    handed_back = [_Calls(native._specification, "tokenize") for native in natives]
     asked = [_Calls(native._foreign_pieces, "answer") for native in natives]
     for name, raw in messages:
         before = sum(calls.count for calls in handed_back), sum(calls.count for calls in asked)

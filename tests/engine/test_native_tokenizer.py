@@ -52,7 +52,7 @@ def without_python() -> Iterator[NativeTokenizer]:
 def differing(native: Tokenizer, messages: Iterable[Message]) -> list[bytes]:
     """The messages that Python takes apart in another way."""
     python = Tokenizer(native.options)
-    return [message.raw for message in messages if native.take_apart(message) != python.take_apart(message)]
+    return [message.raw for message in messages if native.tokenize(message) != python.tokenize(message)]
 
 
 def originals() -> list[bytes]:
@@ -180,7 +180,7 @@ def test_no_text_makes_python_do_more_than_decode_each_part_once(
 
     monkeypatch.setattr(ForeignPieces, "answer", counting)
     monkeypatch.setattr(native, "_specification", None)  # nothing is handed back
-    native.take_apart(costly)
+    native.tokenize(costly)
 
     assert {question for question, _ in questions} <= {Question.LOWER_TEXT, Question.FIELD_TOKENS}
     assert len(questions) <= len(costly.parts)
@@ -208,7 +208,7 @@ def test_an_interruption_of_an_answer_goes_on_behind_the_library(
 
         patch.setattr(ForeignPieces, "answer", interrupt)
         with pytest.raises(interruption):
-            native.take_apart(asking)
+            native.tokenize(asking)
     assert differing(native, [asking]) == []
 
 

@@ -23,7 +23,7 @@ from nbstream.evaluation.run import (
     read_verdict,
 )
 from nbstream.evaluation.streams import LabelledContent
-from nbstream.filter import Check, FeedbackOutcome, FeedbackResult, KeptMailLearner
+from nbstream.filter import Check, FeedbackOutcome, FeedbackResult, ImplicitHamLearner
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.memory_model import MemoryModel
@@ -139,7 +139,7 @@ def test_a_contradiction_is_believed_if_the_message_is_on_the_side_of_its_label_
     assert counts.believed_twice_percent == (100.0 if contradictions else None)
 
 
-async def test_what_insisting_would_lead_to_is_counted_and_nothing_is_learned_by_it() -> None:
+async def test_what_reinforcing_would_lead_to_is_counted_and_nothing_is_learned_by_it() -> None:
     messages = stream(60)
     model = MemoryModel()
 
@@ -173,7 +173,7 @@ async def test_the_seed_determines_the_noise() -> None:
 
 async def test_the_result_counts_distinct_tokens_of_learned_messages() -> None:
     texts = ["one two two", "one two three four"]
-    distinct = [set(Tokenizer().tokenize(Message.from_text(text)).all) for text in texts]
+    distinct = [set(Tokenizer().tokenize(Message.from_text(text)).tokens.all) for text in texts]
 
     result = await run_over(
         [LabelledContent("ham", texts[0]), LabelledContent("spam", texts[1]), LabelledContent("ham", texts[0])]
@@ -252,21 +252,21 @@ async def test_a_run_can_be_cancelled_between_two_messages() -> None:
 async def run_spam_only(regime: str, *, autolearns: bool, count: int = 150) -> EvaluationResult:
     model = MemoryModel()
     spam_filter = make_filter(SETTINGS, model, model, wrap_tokenizer=CachingTokenizer, uses_automatic=autolearns)
-    kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if autolearns else None
+    implicit_ham = ImplicitHamLearner(spam_filter.parts, spam_filter.policy) if autolearns else None
     options, reader = EvaluationOptions(regime), make_message_reader(SETTINGS)
-    return await evaluate(spam_filter, stream(count), options, reader, kept_mail=kept_mail)
+    return await evaluate(spam_filter, stream(count), options, reader, implicit_ham=implicit_ham)
 
 
 async def test_where_only_spam_is_moved_kept_mail_brings_the_first_verdict_and_without_it_there_is_none() -> None:
     alone = await run_spam_only("spam-only:1,0,20", autolearns=False)
-    with_kept_mail = await run_spam_only("spam-only:1,0,20", autolearns=True)
+    with_implicit_ham = await run_spam_only("spam-only:1,0,20", autolearns=True)
 
     assert (alone.first_verdict, alone.autolearned) == (None, 0)
-    assert with_kept_mail.first_verdict
-    assert 20 < with_kept_mail.first_verdict < 40
-    assert with_kept_mail.autolearned > 10
+    assert with_implicit_ham.first_verdict
+    assert 20 < with_implicit_ham.first_verdict < 40
+    assert with_implicit_ham.autolearned > 10
     assert {row.verdict for row in alone.rows} == {Verdict.UNSURE}
-    assert Verdict.HAM in {row.verdict for row in with_kept_mail.rows}
+    assert Verdict.HAM in {row.verdict for row in with_implicit_ham.rows}
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Site:
         """Learn the tokens of a mail without people, whatever the margins say."""
         message, note = Message.parse(raw), LessonNote("auto", "", *[Assessment(0.5, "unsure")] * 2)
         for number in range(times):
-            tokens = Tokenizer().tokenize(message).all
+            tokens = Tokenizer().tokenize(message).tokens.all
             entry = LedgerEntry(f"v{number}", f"auto-{label}:0", 1000, tokens, time.time(), "auto", "", 0.0, ())
             await self.model.commit_lesson(f"{label}{number}", None, entry, note)
 

@@ -255,7 +255,7 @@ async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_el
     lesson = await spam_filter.learn(PRIZE, "spam", "test")
     assert await with_memory.recall(PRIZE.key) is seen
     assert await spam_filter.recall(PRIZE.key) == CheckedMessage(
-        PRIZE.key, Tokenizer().tokenize(PRIZE), lesson.after.probability, str(lesson.after.verdict)
+        PRIZE.key, Tokenizer().tokenize(PRIZE).tokens, lesson.after.probability, str(lesson.after.verdict)
     )
 
 

@@ -103,4 +103,4 @@ def test_clues_that_are_keyed_hashes_are_not_named() -> None:
     contradiction = Contradiction(has_most_weight=False, wait_seconds=None)
     text = describe_lesson(FeedbackResult(FeedbackOutcome.LEARNED, "spam", ham, ham, contradiction))
 
-    assert "still ham, because of tokens that are stored as keyed hashes; insist with" in text
+    assert "still ham, because of tokens that are stored as keyed hashes; to reinforce it" in text

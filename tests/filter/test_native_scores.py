@@ -11,7 +11,7 @@ from nbstream.bayes.counts import Counts
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Reinforcement
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
@@ -51,7 +51,7 @@ async def compare_all(automatic: Iterable[tuple[str, bytes]] = ()) -> None:
     note = LessonNote("auto", "", *[Assessment(0.5, "unsure")] * 2)
     for label, raw in automatic:
         message = Message.parse(raw)
-        tokens = filters[0].parts.tokenizer.tokenize(message).all
+        tokens = filters[0].parts.tokenizer.tokenize(message).tokens.all
         entry = LedgerEntry("v", f"auto-{label}:0", 500, tokens, NOW, "auto", "", 0.0)
         for each in filters:
             assert isinstance(await each.parts.model.commit_lesson(message.key, None, entry, note), bytes)
@@ -59,7 +59,9 @@ async def compare_all(automatic: Iterable[tuple[str, bytes]] = ()) -> None:
     strangers = [raw for _, raw in letters(40, seed=8)]
     for number, (label, raw) in enumerate(learned):
         message, told = Message.parse(raw), label if number % 17 else "spam"
-        lessons = [await each.learn(message, told, "test", insistence=Insistence.AT_ONCE) for each in filters]
+        lessons = [
+            await each.learn(message, told, "test", reinforcement=Reinforcement.AT_ONCE) for each in filters
+        ]
         assert lessons[0] == lessons[1] == lessons[2]
         if number % 10 == 9:
             assert len({str(await each.unlearn(message, "test")) for each in filters}) == 1

@@ -77,7 +77,7 @@ async def test_a_message_at_hand_is_explained_in_its_own_words(tmp_path: Path, e
     settings = settings_of(tmp_path, private=True)
     spam_filter = await taught(settings, engine)
     message = Message.parse(LETTERS[0][1])
-    words = set(make_model_tokenizer(settings_of(tmp_path, private=False), engine).tokenize(message).all)
+    words = set(make_model_tokenizer(settings_of(tmp_path, private=False), engine).tokenize(message).tokens.all)
     check = await spam_filter.check(message)
     assert check.clues
     assert {clue.token for clue in check.clues} <= words
@@ -96,7 +96,7 @@ async def test_one_of_many_messages_is_answered_in_words_too(
     """A command teaches one file in this way; messages that are taught in batches are only counted."""
     settings = settings_of(tmp_path, private=True)
     spam_filter, message = await taught(settings, engine), Message.parse(LETTERS[0][1])
-    taken = make_model_tokenizer(settings, engine).take_apart(message)
+    taken = make_model_tokenizer(settings, engine).tokenize(message)
     lessons: list[FeedbackResult | StoreIncompatible] = []
 
     async def messages() -> AsyncIterator[Message | TokenizedMessage]:

@@ -15,7 +15,7 @@ from nbstream.engine.choice import LIBRARY_FILE, load_library
 from nbstream.mail.message import Message
 from nbstream.tokens.native_tokenizer import NativeTokenizer
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
-from nbstream.tokens.tokens import Tokens
+from nbstream.tokens.tokens import TokenizedMessage, Tokens
 
 if TYPE_CHECKING:
     import ctypes
@@ -43,7 +43,7 @@ class _Comparison:
         self._is_comparing = True
         try:
             copy = Message(message.raw, message.limits, message.is_bare_text)
-            taken = NativeTokenizer(options, self._library).take_apart(copy)
+            taken = NativeTokenizer(options, self._library).tokenize(copy)
         finally:
             self._is_comparing = False
         found = taken.key if what == "key" else (taken.tokens.all.joined, taken.tokens.sizes)
@@ -60,10 +60,10 @@ def compare_engines(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     comparison = _Comparison(load_library())
     python_tokenize, python_key = Tokenizer.tokenize, vars(Message)["key"].func
 
-    def tokenize(tokenizer: Tokenizer, message: Message) -> Tokens:
-        tokens = python_tokenize(tokenizer, message)
-        comparison.tokens(tokenizer, message, tokens)
-        return tokens
+    def tokenize(tokenizer: Tokenizer, message: Message) -> TokenizedMessage:
+        tokenized = python_tokenize(tokenizer, message)
+        comparison.tokens(tokenizer, message, tokenized.tokens)
+        return tokenized
 
     def key(message: Any) -> str:
         found: str = python_key(message)

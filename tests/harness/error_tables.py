@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from nbstream import errors
 from nbstream.errors import NbstreamError
-from nbstream.training.letters import SkippedMail
+from nbstream.training.messages import SkippedMail
 
 
 def error_classes(kind: type[NbstreamError] = NbstreamError) -> Iterator[type[NbstreamError]]:

@@ -155,7 +155,7 @@ def cpu_seconds(raw: bytes, tries: int = 3, tokenizer: Tokenizer = _TOKENIZER) -
 
 def _cpu_seconds(raw: bytes, tokenizer: Tokenizer) -> float:
     started = time.thread_time()
-    tokenizer.take_apart(MessageReader().read_incoming(raw))
+    tokenizer.tokenize(MessageReader().read_incoming(raw))
     return time.thread_time() - started
 
 

@@ -113,9 +113,9 @@ def test_where_people_move_nothing_but_spam_kept_mail_brings_verdicts(site: Site
     wait_until(lambda: two.metric('nbstream_autolearn_total{label="ham",outcome="kept"}') == len(ham))
 
     state = json.loads(command("status", "-c", two.config, "--json").stdout)
-    assert (state["state"], state["kept_mail"], state["learned"]["ham"]) == ("ready", len(ham), len(ham))
+    assert (state["state"], state["implicit_ham"], state["learned"]["ham"]) == ("ready", len(ham), len(ham))
     text = command("status", "-c", two.config).stdout
-    assert f"ham {len(ham)}, spam 0; the ham is kept mail, until people teach ham" in text
+    assert f"ham {len(ham)}, spam 0; the ham is implicit ham, until people teach ham" in text
     assert "nbstream forget-auto drops it" in text
     assert site.people() == before
     (reply,) = send(one, [("ham@nbstream.invalid", ham[0])])

@@ -71,7 +71,7 @@ def test_an_answer_is_known_to_all_explained_learned_alike_and_forgotten(
     assert "whom we know: a user wrote to the sender" in explained
 
     erased = run(site, "forget-user", ANN, "--yes")
-    assert "1  messages of his that say whom we know" in erased
+    assert "1  messages they sent that name correspondents" in erased
     assert "nothing of the user is left" in erased
     wait_until(lambda: found(daemon) == {frozenset()})
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.training.imap import ImapMailboxes
-from nbstream.training.letters import FolderRole, Letter, LetterFlags, LetterPlace, SkippedMail
+from nbstream.training.messages import FolderRole, MailboxMessage, MessageFlags, MessagePlace, SkippedMail
 from nbstream.training.template import UrlTemplate, parse_template
 from tests.harness.daemon import command
 from tests.harness.handbook_pages import page
@@ -85,11 +85,11 @@ def server(program: Callable[[str], str]) -> Iterator[Mailboxes]:
 
 @dataclass
 class Read:
-    """What a source has: letters by user, and what it leaves out."""
+    """What a source has: messages by user, and what it leaves out."""
 
     source: ImapMailboxes
-    places: list[LetterPlace]
-    letters: list[Letter]
+    places: list[MessagePlace]
+    messages: list[MailboxMessage]
     skipped: list[SkippedMail]
 
     def contents(self) -> Mapping[int, bytes]:
@@ -97,15 +97,15 @@ class Read:
 
 
 def read(server: Mailboxes, user: str = "%u*nbstream", passwords: Mapping[str, str] | None = None) -> Read:
-    """All letters of ann, of bob and of zoe, whom the server does not know."""
+    """All messages of ann, of bob and of zoe, whom the server does not know."""
     passwords = passwords or dict.fromkeys([*USERS, "zoe"], "of-the-master")
     users = [*USERS, "zoe"]
     source = ImapMailboxes(server.template(user), users, passwords, server.certificates.authority, "X-Nbstream")
     found = Read(source, [], [], [])
     for account in source.accounts(found.skipped.append):
-        for letter in source.letters(account, found.skipped.append):
-            found.places.append(LetterPlace(len(found.places), account, letter.folder, letter.locator))
-            found.letters.append(letter)
+        for message in source.messages(account, found.skipped.append):
+            found.places.append(MessagePlace(len(found.places), account, message.folder, message.locator))
+            found.messages.append(message)
     return found
 
 
@@ -119,13 +119,13 @@ def test_a_master_user_reads_the_folders_of_all_and_nothing_changes(server: Mail
 
     found = read(server)
 
-    assert [(one.folder.name, one.folder.role, one.header.sender) for one in found.letters] == [
+    assert [(one.folder.name, one.folder.role, one.header.sender) for one in found.messages] == [
         ("Courrier indésirable", FolderRole.JUNK, "pilule@example.com"),
         ("Junk", FolderRole.JUNK, "prize@example.com"),
         ("Moon/Rocket", FolderRole.SORTED, "rocket@example.com"),
         ("Gesendet", FolderRole.SENT, "answer@example.com"),
     ]
-    assert found.letters[2].flags == LetterFlags.SEEN | LetterFlags.ANSWERED | LetterFlags.NOT_JUNK
+    assert found.messages[2].flags == MessageFlags.SEEN | MessageFlags.ANSWERED | MessageFlags.NOT_JUNK
     names = ("pilule", "prize", "rocket", "answer")
     assert found.contents() == {number: message(name) for number, name in enumerate(names)}
     assert [one.why for one in found.skipped] == [
@@ -172,7 +172,7 @@ def test_a_site_is_taught_over_imap_by_one_command(
     done = command(*words, "--yes")
     again = command(*words, "--yes")
 
-    assert "accounts: 2, letters: 150" in plan.stdout
+    assert "accounts: 2, messages: 150" in plan.stdout
     assert "zoe%2Anbstream" in plan.stdout
     assert " learned as ham, " in done.stdout
     assert "each checked before it was learned: ham lost 0 of" in done.stdout

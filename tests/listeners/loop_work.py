@@ -14,7 +14,7 @@ from nbstream.mail import charsets, message, mime
 from nbstream.policy import header
 from nbstream.tokens import tokenizer
 from nbstream.tokens.tokenizer import Tokenizer
-from nbstream.tokens.tokens import Tokens
+from nbstream.tokens.tokens import TokenizedMessage
 
 MAX_ON_LOOP = 256 * 1024
 """How many bytes of a message may be rewritten, decoded or tokenized on the thread of the event loop."""
@@ -90,7 +90,7 @@ def counted_loop_work(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopWork]:
     """Count the work while the block runs; it must be entered on the thread of the event loop."""
     work = LoopWork()
 
-    def tokenize(maker: Tokenizer, parsed: message.Message) -> Tokens:
+    def tokenize(maker: Tokenizer, parsed: message.Message) -> TokenizedMessage:
         work.count("tokenize", len(parsed.raw))
         return make_tokens(maker, parsed)
 

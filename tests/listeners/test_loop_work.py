@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.tokens.tokenizer import Tokenizer
-from nbstream.tokens.tokens import Tokens
+from nbstream.tokens.tokens import TokenizedMessage
 from tests.harness.http_listener import open_http
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.runtimes import SPAM_ADDRESS
@@ -122,7 +122,7 @@ async def test_one_large_message_is_tokenized_at_a_time(
     go_on = threading.Event()
     make_tokens = Tokenizer.tokenize
 
-    def tokenize(tokenizer: Tokenizer, message: Message) -> Tokens:
+    def tokenize(tokenizer: Tokenizer, message: Message) -> TokenizedMessage:
         begun.append(message.key)
         assert go_on.wait(DEADLINE_SECONDS)
         return make_tokens(tokenizer, message)

@@ -13,7 +13,7 @@ from nbstream.bayes.counts import Totals
 from nbstream.policy.autolearn import (
     MAX_SHIFT,
     SPAM_MARGIN,
-    counts_kept_mail,
+    counts_implicit_ham,
     is_balanced,
     is_kept_ham,
     is_known,
@@ -106,12 +106,12 @@ NEEDED = {"ham": 20, "spam": 20}
     [
         ((0, 0), (0, 0), "learning 0/40"),
         ((0, 14), (0, 0), "learning 14/40"),
-        ((0, 14), (20, 0), "learning 34/40, 20 of them kept mail"),
-        ((5, 14), (10, 0), "learning 29/40, 10 of them kept mail"),
-        ((0, 20), (19, 0), "learning 39/40, 19 of them kept mail"),
+        ((0, 14), (20, 0), "learning 34/40, 20 of them implicit ham"),
+        ((5, 14), (10, 0), "learning 29/40, 10 of them implicit ham"),
+        ((0, 20), (19, 0), "learning 39/40, 19 of them implicit ham"),
         ((0, 20), (20, 0), "ready"),
-        ((0, 19), (300, 300), "learning 39/40, 20 of them kept mail"),
-        ((15, 19), (300, 300), "learning 39/40, 5 of them kept mail"),
+        ((0, 19), (300, 300), "learning 39/40, 20 of them implicit ham"),
+        ((15, 19), (300, 300), "learning 39/40, 5 of them implicit ham"),
         ((20, 19), (300, 300), "learning 39/40"),
     ],
 )
@@ -127,7 +127,7 @@ def test_without_a_layer_people_alone_decide_whether_a_model_is_ready() -> None:
 
 @pytest.mark.parametrize(("ham", "counts"), [(0, True), (19, True), (20, False), (1000, False)])
 def test_kept_mail_is_learned_while_people_have_taught_too_little_ham(ham: int, counts: bool) -> None:
-    assert counts_kept_mail(Totals((ham, 50)), NEEDED) is counts
+    assert counts_implicit_ham(Totals((ham, 50)), NEEDED) is counts
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ async def teach_in_bulk(client: Redis, plan: Plan) -> None:
             for label, part in itertools.groupby(plan, key=lambda step: step[1]):
                 numbers = [number for number, _ in part]
                 await spam_filter.learn_many(
-                    labelled(_letters_of(numbers), label), FeedbackSource("test", ""), lambda _: None
+                    labelled(_messages_of(numbers), label), FeedbackSource("test", ""), lambda _: None
                 )
         except StoreUnavailable:
             await asyncio.sleep(0.01)  # Redis may be away
@@ -107,7 +107,7 @@ async def teach_in_bulk(client: Redis, plan: Plan) -> None:
             return
 
 
-async def _letters_of(numbers: Sequence[int]) -> AsyncIterator[Message]:
+async def _messages_of(numbers: Sequence[int]) -> AsyncIterator[Message]:
     for number in numbers:
         yield LETTERS[number]
 

@@ -24,7 +24,7 @@ def digests(tokenizer: Tokenizer) -> list[str]:
     lines = [f"format\t{MODEL_FORMAT}\t"]
     for name, raw in generated_mail():
         message = Message.parse(raw)
-        taken = tokenizer.take_apart(message)
+        taken = tokenizer.tokenize(message)
         content = b"\0".join(b"\n".join(group) for group in taken.tokens.groups)
         lines.append(f"{name}\t{hashlib.blake2b(content, digest_size=12).hexdigest()}\t{taken.key}")
     return lines

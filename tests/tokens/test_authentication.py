@@ -239,8 +239,8 @@ RAW = f"Authentication-Results: {ID}; {RESULTS}\r\n{RECEIVED}\r\nFrom: a@x.examp
 
 def test_the_setting_changes_tokens_and_not_the_key() -> None:
     message = Message.parse(RAW)
-    with_results = set(Tokenizer(TokenizerOptions(trusted_authserv_ids=TRUSTED)).tokenize(message).head)
-    without = set(Tokenizer().tokenize(message).head)
+    with_results = set(Tokenizer(TokenizerOptions(trusted_authserv_ids=TRUSTED)).tokenize(message).tokens.head)
+    without = set(Tokenizer().tokenize(message).tokens.head)
 
     assert with_results - without == {f"{PREFIX}{found}".encode() for found in FOUND}
     assert without <= with_results
@@ -251,5 +251,5 @@ def test_no_other_field_gives_such_tokens() -> None:
     forged = RAW.replace(
         b"\r\n\r\n", b"\r\nAuthentication-Results : spf=pass\r\nauthentication-results: dkim=pass\r\n\r\n"
     )
-    tokens = Tokenizer().tokenize(Message.parse(forged)).all
+    tokens = Tokenizer().tokenize(Message.parse(forged)).tokens.all
     assert not any(token.startswith(PREFIX.encode()) for token in tokens)

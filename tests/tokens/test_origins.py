@@ -71,7 +71,7 @@ def test_every_kind_of_token_of_a_letter_and_of_a_bare_text_has_words() -> None:
     tokens = [
         token.decode()
         for message in (Message.parse(LETTER), Message.from_text("CALL 0900 now!"))
-        for token in Tokenizer().tokenize(message).all
+        for token in Tokenizer().tokenize(message).tokens.all
     ]
     origins = {token_origin(token) for token in tokens}
 

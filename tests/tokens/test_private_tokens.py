@@ -74,9 +74,9 @@ def test_a_message_at_hand_has_its_words_beside_the_names(native: TokenHasher) -
     for _, raw in generated_mail():
         message = Message.parse(raw)
         taken, in_words = (
-            PrivateTokenizer(Tokenizer(), native).take_apart(message),
-            Tokenizer().take_apart(message),
+            PrivateTokenizer(Tokenizer(), native).tokenize(message),
+            Tokenizer().tokenize(message),
         )
         assert taken == in_words._replace(tokens=native.hash_tokens(in_words.tokens))
         assert taken.tokens.words == in_words.tokens.all
-        assert PrivateTokenizer(Tokenizer(), native).tokenize(message) == taken.tokens
+        assert PrivateTokenizer(Tokenizer(), native).tokenize(message).tokens == taken.tokens

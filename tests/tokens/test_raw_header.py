@@ -55,13 +55,13 @@ def test_what_another_filter_or_a_mailbox_wrote_is_not_read(name: str) -> None:
 
 
 def test_a_bare_text_has_no_header() -> None:
-    assert Tokenizer().tokenize(Message.from_text("From: me\r\n\r\nhello")).raw_header == ()
+    assert Tokenizer().tokenize(Message.from_text("From: me\r\n\r\nhello")).tokens.raw_header == ()
 
 
 def test_they_are_at_most_a_quarter_of_all_tokens() -> None:
     header = b"From: a@b.example\r\n" + b"\r\n".join(b"X-%d: a%d b%d c%d" % (n, n, n, n) for n in range(90))
     message = Message.parse(header + b"\r\n\r\n" + b" ".join(b"w%d" % n for n in range(900)))
-    tokens = Tokenizer(TokenizerOptions(max_tokens=400)).tokenize(message)
+    tokens = Tokenizer(TokenizerOptions(max_tokens=400)).tokenize(message).tokens
     assert len(tokens.raw_header) == 100
     assert len(tokens.all) == 400
 
@@ -71,7 +71,7 @@ def test_tokens_are_clean_and_the_groups_can_be_told_apart_again(fields: list[tu
     header = b"From: a@b.example\r\n" + b"".join(
         name.encode() + b": " + value.replace(b"\r", b"").replace(b"\n", b"") + b"\r\n" for name, value in fields
     )
-    tokens = Tokenizer().tokenize(Message.parse(header + b"\r\nhello http://x.example/"))
+    tokens = Tokenizer().tokenize(Message.parse(header + b"\r\nhello http://x.example/")).tokens
     for token in tokens.raw_header:
         assert token.startswith(b"raw:")
         assert len(token) <= MAX_TOKEN_BYTES

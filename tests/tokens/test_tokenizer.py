@@ -38,7 +38,7 @@ Content-Transfer-Encoding: quoted-printable
 
 
 def tokenize(raw: bytes, options: TokenizerOptions | None = None) -> Tokens:
-    return Tokenizer(options or TokenizerOptions()).tokenize(Message.parse(raw))
+    return Tokenizer(options or TokenizerOptions()).tokenize(Message.parse(raw)).tokens
 
 
 def assert_well_formed(tokens: Tokens, limit: int = 2000) -> None:
@@ -226,7 +226,7 @@ def test_a_megabyte_of_pathological_input_is_tokenized(make: Callable[[int], byt
 def test_the_groups_are_found_again_in_all_tokens() -> None:
     raw = b"From: a@b.example\r\nURL: http://c.example\r\nBody: x\r\n\r\nhttps://d.example:99/e?f (body: url)\r\n"
     for content in (raw, *(letter for _, letter in letters(20))):
-        tokens = Tokenizer().tokenize(Message.parse(content))
+        tokens = Tokenizer().tokenize(Message.parse(content)).tokens
         assert tokens.head
         assert tokens.body
         assert Tokens.from_all(tokens.all) == tokens
@@ -245,7 +245,9 @@ def shown_words(fields: str, body: str | bytes) -> set[str]:
     """The words of the texts of a mail, those of them that are in ``SHOWN``."""
     content = body if isinstance(body, bytes) else body.encode()
     raw = f"From: a@b.example\nSubject: x\n{fields}\n\n".encode() + content
-    words = {token.removeprefix(b"body:").decode() for token in Tokenizer().tokenize(Message.parse(raw)).body}
+    words = {
+        token.removeprefix(b"body:").decode() for token in Tokenizer().tokenize(Message.parse(raw)).tokens.body
+    }
     return words & set(SHOWN.split())
 
 
@@ -276,7 +278,7 @@ def test_files_without_a_type_that_are_no_texts_are_not_read() -> None:
 
 def test_what_is_hidden_is_a_token_of_structure() -> None:
     raw = b"From: a@b.example\nContent-Type: text/html\n\n<p style='display:none'>via&#x200b;gra"
-    tokens = Tokenizer().tokenize(Message.parse(raw))
+    tokens = Tokenizer().tokenize(Message.parse(raw)).tokens
     assert tokens.head[-2:] == (b"hidden:display", b"hidden:characters")
     assert tokens.body == (b"body:viagra",)
 

@@ -17,7 +17,7 @@ from tools.dictionary.typical_mail import typical_mail
 def contents(messages: list[bytes]) -> list[bytes]:
     tokenizer = Tokenizer()
     parsed = map(Message.parse, messages)
-    return [CheckedMessage(m.key, tokenizer.tokenize(m), 0.5, "unsure").content() for m in parsed]
+    return [CheckedMessage(m.key, tokenizer.tokenize(m).tokens, 0.5, "unsure").content() for m in parsed]
 
 
 def test_the_same_mail_gives_the_same_dictionary() -> None:

@@ -1,18 +1,18 @@
-"""Letters made up for the tests of the choice."""
+"""Messages made up for the tests of the choice."""
 
 from __future__ import annotations
 
 from nbstream.training.folder_roles import folder_role
-from nbstream.training.letters import Folder, Letter, LetterFlags, LetterHeader
+from nbstream.training.messages import Folder, MailboxMessage, MessageFlags, MessageHeader
 
 
-def letter(
+def message(
     folder: str,
     number: int,
-    flags: LetterFlags = LetterFlags.SEEN,
-    header: LetterHeader | None = None,
+    flags: MessageFlags = MessageFlags.SEEN,
+    header: MessageHeader | None = None,
     size: int = 1000,
-) -> Letter:
-    """A letter that arrived ``number`` seconds after the beginning; its message has the number, too."""
-    header = header or LetterHeader(identity=number + 1, message_id=number)
-    return Letter(Folder(folder, folder_role(folder)), b"%d" % number, flags, number, size, header)
+) -> MailboxMessage:
+    """A message that arrived ``number`` seconds after the beginning; its message has the number, too."""
+    header = header or MessageHeader(identity=number + 1, message_id=number)
+    return MailboxMessage(Folder(folder, folder_role(folder)), b"%d" % number, flags, number, size, header)

@@ -6,18 +6,18 @@ import os
 from pathlib import Path
 
 from nbstream.training.files import MailboxFiles
-from nbstream.training.letters import Account, Letter, LetterPlace, SkippedMail
+from nbstream.training.messages import Account, MailboxMessage, MessagePlace, SkippedMail
 from nbstream.training.template import PathTemplate, parse_template
 
 MBOX_LINE = b"From ann@example.org Sat Nov 28 05:00:00 2026\n"
 
 
 def raw(number: int) -> bytes:
-    return f"Message-ID: <{number}@example.org>\nSubject: letter {number}\n\nthe text of {number}\n".encode()
+    return f"Message-ID: <{number}@example.org>\nSubject: message {number}\n\nthe text of {number}\n".encode()
 
 
 def put(folder: Path, number: int, flags: str | None = "", mtime: int | None = None) -> Path:
-    """A letter in a Maildir, which is made; flags None stands for one that no program has seen."""
+    """A message in a Maildir, which is made; flags None stands for one that no program has seen."""
     for name in ("cur", "new", "tmp"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     path = (
@@ -40,17 +40,17 @@ class Site:
     def accounts(self) -> list[Account]:
         return list(self.source.accounts(self.skips.append))
 
-    def letters(self, account: int = 0) -> list[Letter]:
-        return list(self.source.letters(self.accounts()[account], self.skips.append))
+    def messages(self, account: int = 0) -> list[MailboxMessage]:
+        return list(self.source.messages(self.accounts()[account], self.skips.append))
 
-    def places(self) -> list[LetterPlace]:
+    def places(self) -> list[MessagePlace]:
         account = self.accounts()[0]
         return [
-            LetterPlace(number, account, letter.folder, letter.locator)
-            for number, letter in enumerate(self.letters())
+            MessagePlace(number, account, message.folder, message.locator)
+            for number, message in enumerate(self.messages())
         ]
 
-    def read(self, places: list[LetterPlace]) -> list[tuple[int, bytes]]:
+    def read(self, places: list[MessagePlace]) -> list[tuple[int, bytes]]:
         return list(self.source.read(places, self.skips.append))
 
     @property

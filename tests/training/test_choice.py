@@ -9,17 +9,17 @@ from dataclasses import fields
 
 import pytest
 
-from nbstream.training.choice import ENOUGH, Candidates, Choice, LeftOut, choose, judge
-from nbstream.training.letters import Account, Letter, LetterFlags, LetterHeader
-from tests.training.made_up import letter
+from nbstream.training.choice import ENOUGH, Candidates, Choice, Skipped, choose, judge
+from nbstream.training.messages import Account, MailboxMessage, MessageFlags, MessageHeader
+from tests.training.made_up import message
 
-SEEN, ANSWERED, FLAGGED = LetterFlags.SEEN, LetterFlags.ANSWERED, LetterFlags.FLAGGED
+SEEN, ANSWERED, FLAGGED = MessageFlags.SEEN, MessageFlags.ANSWERED, MessageFlags.FLAGGED
 
 
-def choose_of(*accounts: Iterable[Letter], per_account: int = 2000) -> Choice:
+def choose_of(*accounts: Iterable[MailboxMessage], per_account: int = 2000) -> Choice:
     candidates = Candidates()
-    for number, letters in enumerate(accounts):
-        candidates.add_account(Account(f"user{number}@example.org", f"/mail/{number}"), iter(letters))
+    for number, messages in enumerate(accounts):
+        candidates.add_account(Account(f"user{number}@example.org", f"/mail/{number}"), iter(messages))
     return choose(candidates, per_account)
 
 
@@ -32,103 +32,103 @@ def learned(choice: Choice) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("folder", "flags", "judged"),
     [
-        ("Junk", LetterFlags.NONE, "spam"),
-        ("Junk", LetterFlags.NOT_JUNK, LeftOut.CONTRADICTED),
-        ("Archive", LetterFlags.NONE, "ham"),
-        ("Archive", LetterFlags.JUNK, LeftOut.CONTRADICTED),
+        ("Junk", MessageFlags.NONE, "spam"),
+        ("Junk", MessageFlags.NOT_JUNK, Skipped.CONTRADICTED),
+        ("Archive", MessageFlags.NONE, "ham"),
+        ("Archive", MessageFlags.JUNK, Skipped.CONTRADICTED),
         ("Projects/Harbour", SEEN, "ham"),
-        ("Projects/Harbour", LetterFlags.NONE, LeftOut.UNREAD),
+        ("Projects/Harbour", MessageFlags.NONE, Skipped.UNREAD),
         ("Projects", FLAGGED, "ham"),
-        ("INBOX", LetterFlags.NONE, LeftOut.UNREAD),
-        ("INBOX", SEEN, LeftOut.INBOX),
+        ("INBOX", MessageFlags.NONE, Skipped.UNREAD),
+        ("INBOX", SEEN, Skipped.INBOX),
         ("INBOX", SEEN | ANSWERED, "ham"),
-        ("Trash", SEEN, LeftOut.TRASH),
-        ("Trash/Junk", SEEN, LeftOut.TRASH),
-        ("Drafts", SEEN, LeftOut.DRAFT),
-        ("Projects", SEEN | LetterFlags.DRAFT, LeftOut.DRAFT),
-        ("Sent", SEEN, LeftOut.SENT),
-        ("Archive", SEEN | LetterFlags.DELETED, LeftOut.DELETED),
+        ("Trash", SEEN, Skipped.TRASH),
+        ("Trash/Junk", SEEN, Skipped.TRASH),
+        ("Drafts", SEEN, Skipped.DRAFT),
+        ("Projects", SEEN | MessageFlags.DRAFT, Skipped.DRAFT),
+        ("Sent", SEEN, Skipped.SENT),
+        ("Archive", SEEN | MessageFlags.DELETED, Skipped.DELETED),
     ],
 )
-def test_a_letter_is_judged_by_its_folder_and_its_flags(folder: str, flags: LetterFlags, judged: str) -> None:
-    assert judge(letter(folder, 1, flags), "ann@example.org", set()) == judged
+def test_a_letter_is_judged_by_its_folder_and_its_flags(folder: str, flags: MessageFlags, judged: str) -> None:
+    assert judge(message(folder, 1, flags), "ann@example.org", set()) == judged
 
 
 def test_what_a_letter_in_sent_answers_is_ham() -> None:
-    sent = letter("Sent", 1, header=LetterHeader(identity=1, message_id=1, answers=3))
-    choice = choose_of([sent, letter("INBOX", 2), letter("INBOX", 3)])
+    sent = message("Sent", 1, header=MessageHeader(identity=1, message_id=1, answers=3))
+    choice = choose_of([sent, message("INBOX", 2), message("INBOX", 3)])
     assert learned(choice) == [("user0", "ham", "3")]
-    assert choice.left_out == {LeftOut.SENT: 1, LeftOut.INBOX: 1}
+    assert choice.left_out == {Skipped.SENT: 1, Skipped.INBOX: 1}
 
 
 def test_own_letters_in_the_archive_teach_nothing_but_spam_in_the_own_name_is_spam() -> None:
-    own = LetterHeader(identity=1, sender="ann@example.org")
-    assert judge(letter("Archive", 1, header=own), "Ann", set()) is LeftOut.SENT  # a login without its domain
-    assert judge(letter("Archive", 1, header=own), "Ann@example.org", set()) is LeftOut.SENT
-    assert judge(letter("Junk", 1, header=own), "ann@example.org", set()) == "spam"
+    own = MessageHeader(identity=1, sender="ann@example.org")
+    assert judge(message("Archive", 1, header=own), "Ann", set()) is Skipped.SENT  # a login without its domain
+    assert judge(message("Archive", 1, header=own), "Ann@example.org", set()) is Skipped.SENT
+    assert judge(message("Junk", 1, header=own), "ann@example.org", set()) == "spam"
 
 
 def test_what_the_filter_itself_has_put_into_junk_is_left_out_wherever_people_look() -> None:
-    own = LetterHeader(identity=1, is_own_spam=True)
-    assert judge(letter("Junk", 1, SEEN, own), "ann@example.org", set()) is LeftOut.OWN_VERDICT
-    assert judge(letter("Archive", 1, SEEN, own), "ann@example.org", set()) == "ham"  # somebody got it out
+    own = MessageHeader(identity=1, is_own_spam=True)
+    assert judge(message("Junk", 1, SEEN, own), "ann@example.org", set()) is Skipped.OWN_VERDICT
+    assert judge(message("Archive", 1, SEEN, own), "ann@example.org", set()) == "ham"  # somebody got it out
 
 
 def test_a_message_in_both_classes_is_left_out_and_of_copies_one_is_learned() -> None:
     choice = choose_of(
-        [letter("Junk", 1), letter("Junk", 2)],
-        [letter("Archive", 1), letter("Archive", 3)],
-        [letter("Archive", 3)],
+        [message("Junk", 1), message("Junk", 2)],
+        [message("Archive", 1), message("Archive", 3)],
+        [message("Archive", 3)],
     )
     assert learned(choice) == [("user1", "ham", "3"), ("user0", "spam", "2")]
-    assert choice.left_out == {LeftOut.BOTH: 2, LeftOut.COPY: 1}
+    assert choice.left_out == {Skipped.BOTH: 2, Skipped.COPY: 1}
 
 
 def test_letters_that_nothing_tells_from_each_other_are_left_out() -> None:
     """The ledger takes them for one message: each run would turn it over again."""
-    empty = LetterHeader()
-    choice = choose_of([letter("Junk", 1, header=empty), letter("Archive", 2, header=empty)])
-    assert choice.left_out == {LeftOut.NAMELESS: 2}
+    empty = MessageHeader()
+    choice = choose_of([message("Junk", 1, header=empty), message("Archive", 2, header=empty)])
+    assert choice.left_out == {Skipped.NAMELESS: 2}
 
 
 def test_each_class_is_in_the_order_of_time_and_both_are_mixed_evenly() -> None:
-    spam = [letter("Junk", number) for number in (90, 70, 80)]
-    ham = [letter("Archive", number) for number in (6, 1, 2, 3, 4, 5)]
+    spam = [message("Junk", number) for number in (90, 70, 80)]
+    ham = [message("Archive", number) for number in (6, 1, 2, 3, 4, 5)]
     order = [int(locator) for _, _, locator in learned(choose_of(spam, ham))]
     assert order == [1, 70, 2, 3, 80, 4, 5, 90, 6]
 
 
 def test_an_account_gives_its_newest_letters_up_to_the_cap() -> None:
-    ham = [letter("Archive", number) for number in range(10)]
-    choice = choose_of(ham, [letter("Archive", 100), letter("Junk", 101)], per_account=3)
+    ham = [message("Archive", number) for number in range(10)]
+    choice = choose_of(ham, [message("Archive", 100), message("Junk", 101)], per_account=3)
     assert sorted(int(locator) for _, _, locator in learned(choice)) == [7, 8, 9, 100, 101]
-    assert choice.left_out == {LeftOut.CAPPED: 7}
+    assert choice.left_out == {Skipped.CAPPED: 7}
 
 
 def test_the_larger_class_has_twice_the_letters_of_the_other_one_and_heavy_accounts_give_way() -> None:
-    spam = [letter("Junk", number) for number in range(300)]
-    heavy = [letter("Archive", number) for number in range(1000, 2500)]
-    light = [letter("Archive", number) for number in range(5000, 5100)]
+    spam = [message("Junk", number) for number in range(300)]
+    heavy = [message("Archive", number) for number in range(1000, 2500)]
+    light = [message("Archive", number) for number in range(5000, 5100)]
     choice = choose_of(spam, heavy, light)
     assert Counter((user, label) for user, label, _ in learned(choice)) == {
         ("user0", "spam"): 300,
         ("user1", "ham"): 500,
         ("user2", "ham"): 100,
     }
-    assert choice.left_out == {LeftOut.UNBALANCED: 1000}
+    assert choice.left_out == {Skipped.UNBALANCED: 1000}
 
 
 MONTH = 31 * 86_400
 
 
-def of_month(folder: str, month: int, count: int) -> list[Letter]:
-    """Letters of one of the first months of 1970, counted from 0; each is another message."""
+def of_month(folder: str, month: int, count: int) -> list[MailboxMessage]:
+    """Messages of one of the first months of 1970, counted from 0; each is another message."""
     first = month * MONTH + 86_400 * 5 + (50_000 if folder == "Junk" else 0)
-    return [letter(folder, first + number) for number in range(count)]
+    return [message(folder, first + number) for number in range(count)]
 
 
 def months_learned(choice: Choice) -> dict[tuple[str, int], int]:
-    """How many letters are learned of each class and month."""
+    """How many messages are learned of each class and month."""
     return dict(Counter((label, int(locator) // MONTH) for _, label, locator in learned(choice)))
 
 
@@ -137,7 +137,7 @@ def test_both_classes_are_learned_of_the_months_that_have_both() -> None:
     ham = [*of_month("Archive", 0, 40), *of_month("Archive", 2, ENOUGH)]
     choice = choose_of([*spam, *ham])
     assert months_learned(choice) == {("ham", 2): ENOUGH, ("spam", 2): ENOUGH}
-    assert choice.left_out == {LeftOut.HAM_ALONE: 40, LeftOut.SPAM_ALONE: 30}
+    assert choice.left_out == {Skipped.HAM_ALONE: 40, Skipped.SPAM_ALONE: 30}
 
 
 def test_where_common_months_have_too_little_of_a_class_the_nearest_months_are_taken_too() -> None:
@@ -152,7 +152,7 @@ def test_where_common_months_have_too_little_of_a_class_the_nearest_months_are_t
         ("ham", 4): 600,
         ("ham", 2): 80,
     }
-    assert choice.left_out == {LeftOut.HAM_ALONE: 70}
+    assert choice.left_out == {Skipped.HAM_ALONE: 70}
 
 
 @pytest.mark.parametrize("spam_month", [3, None], ids=["no common month", "no spam"])
@@ -165,7 +165,7 @@ def test_where_no_month_has_both_classes_all_is_learned(spam_month: int | None) 
 
 def test_a_candidate_takes_some_hundred_bytes() -> None:
     candidates = Candidates()
-    candidates.add_account(Account("ann", "/mail/ann"), (letter("Archive", number) for number in range(1000)))
+    candidates.add_account(Account("ann", "/mail/ann"), (message("Archive", number) for number in range(1000)))
     values = [getattr(candidates, field.name) for field in fields(candidates)]
     columns = [value for value in values if isinstance(value, array)]
     assert sum(column.itemsize for column in columns) + 60 < 120  # with a locator of 60 bytes

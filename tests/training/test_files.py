@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from nbstream.training import files, maildir, mbox_folder
-from nbstream.training.letters import LetterFlags
+from nbstream.training.messages import MessageFlags
 from nbstream.training.plan import make_plan
 from tests.training.site import MBOX_LINE, Site, put, raw
 
-SEEN, ANSWERED, FLAGGED = LetterFlags.SEEN, LetterFlags.ANSWERED, LetterFlags.FLAGGED
+SEEN, ANSWERED, FLAGGED = MessageFlags.SEEN, MessageFlags.ANSWERED, MessageFlags.FLAGGED
 
 
 def folders(site: Site) -> dict[str, str]:
-    return {letter.folder.name: str(letter.folder.role) for letter in site.letters()}
+    return {message.folder.name: str(message.folder.role) for message in site.messages()}
 
 
 def test_accounts_are_found_by_the_template(tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_a_tree_of_mboxes_has_its_folders_and_other_files_are_none(tmp_path: Pat
 def test_an_account_may_be_one_mbox(tmp_path: Path) -> None:
     (tmp_path / "ann").write_bytes(MBOX_LINE + b"Status: RO\nX-Status: AF\n" + raw(1) + b"\n" + MBOX_LINE + raw(2))
     site = Site(tmp_path)
-    assert [(letter.folder.name, letter.flags) for letter in site.letters()] == [
+    assert [(message.folder.name, message.flags) for message in site.messages()] == [
         ("INBOX", SEEN),
-        ("INBOX", LetterFlags.NONE),
+        ("INBOX", MessageFlags.NONE),
     ]
     assert site.read(site.places()) == [(0, b"Status: RO\nX-Status: AF\n" + raw(1)), (1, raw(2))]
 
@@ -101,7 +101,7 @@ def test_what_is_neither_maildir_nor_mbox_is_said(tmp_path: Path) -> None:
     (tmp_path / "ann").write_text("hello")
     (tmp_path / "ben" / "mailboxes" / "INBOX" / "dbox-Mails").mkdir(parents=True)
     site = Site(tmp_path)
-    assert [site.letters(0), site.letters(1)] == [[], []]
+    assert [site.messages(0), site.messages(1)] == [[], []]
     assert "neither a Maildir nor an mbox" in site.reasons[0]
     assert "dbox" in site.reasons[1]
 
@@ -112,28 +112,28 @@ def test_flags_are_those_of_the_name_and_of_dovecots_keywords(tmp_path: Path) ->
     put(tmp_path / "ann", 3, "Db")
     put(tmp_path / "ann", 4, None)
     (tmp_path / "ann" / "dovecot-keywords").write_text("0 $Junk\n1 NonJunk\n26 Junk\nx y z\n")
-    assert {letter.arrived: letter.flags for letter in Site(tmp_path).letters()} == {
+    assert {message.arrived: message.flags for message in Site(tmp_path).messages()} == {
         1: SEEN | ANSWERED,
-        2: SEEN | FLAGGED | LetterFlags.DELETED | LetterFlags.JUNK,
-        3: LetterFlags.DRAFT | LetterFlags.NOT_JUNK,
-        4: LetterFlags.NONE,
+        2: SEEN | FLAGGED | MessageFlags.DELETED | MessageFlags.JUNK,
+        3: MessageFlags.DRAFT | MessageFlags.NOT_JUNK,
+        4: MessageFlags.NONE,
     }
 
 
 def test_what_was_sent_comes_first_and_of_a_folder_the_newest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maildir, "MAX_LETTERS", 2)
+    monkeypatch.setattr(maildir, "MAX_MESSAGES", 2)
     put(tmp_path / "ann" / ".Sent", 9, "S")
     for number in (1, 2, 3):
         put(tmp_path / "ann", number, "S")
     site = Site(tmp_path)
-    assert [letter.arrived for letter in site.letters()] == [9, 3, 2]
+    assert [message.arrived for message in site.messages()] == [9, 3, 2]
     assert any("older ones are left out" in why for why in site.reasons)
 
 
 def test_only_the_last_letters_of_an_mbox_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mbox_folder, "MAX_LETTERS", 2)
+    monkeypatch.setattr(mbox_folder, "MAX_MESSAGES", 2)
     (tmp_path / "ann").write_bytes(b"\n".join(MBOX_LINE + raw(number) for number in range(4)))
     site = Site(tmp_path)
     assert [body for _, body in site.read(site.places())] == [raw(2), raw(3)]
@@ -188,7 +188,7 @@ def test_quoted_lines_of_an_mbox_are_as_they_were(tmp_path: Path) -> None:
 def test_the_root_of_the_template_may_be_a_link_of_the_administrator(tmp_path: Path) -> None:
     put(tmp_path / "disk" / "ann", 1)
     (tmp_path / "mail").symlink_to(tmp_path / "disk")
-    assert len(Site(tmp_path / "mail").letters()) == 1
+    assert len(Site(tmp_path / "mail").messages()) == 1
 
 
 def test_compressed_and_empty_letters_are_said(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_letters_of_a_foreign_user_name_who_may_read_them(tmp_path: Path, monkey
     site = Site(tmp_path)
     account = site.accounts()[0]
     monkeypatch.setattr(os, "open", refused)  # root, who may run the tests, may read everything
-    assert list(site.source.letters(account, site.skips.append)) == []
+    assert list(site.source.messages(account, site.skips.append)) == []
     monkeypatch.undo()
     assert "run this as root" in site.reasons[0]
 
@@ -218,4 +218,4 @@ def test_letters_of_a_foreign_user_name_who_may_read_them(tmp_path: Path, monkey
 def test_the_letter_of_the_server_about_an_mbox_is_none(tmp_path: Path) -> None:
     own = b"Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\n\nx\n\n"
     (tmp_path / "ann").write_bytes(MBOX_LINE + own + MBOX_LINE + raw(1))
-    assert len(Site(tmp_path).letters()) == 1
+    assert len(Site(tmp_path).messages()) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from imapclient import imap_utf7
 
 from nbstream.training.folder_roles import _key, decode_folder_name, folder_role, known_names
-from nbstream.training.letters import FolderRole
+from nbstream.training.messages import FolderRole
 
 NAMES = {
     FolderRole.JUNK: (
@@ -130,7 +130,7 @@ def test_each_name_has_one_role() -> None:
     roles = defaultdict(set)
     for name, role in known_names():
         assert name == name.strip()
-        assert len(_key(name)) > 1 or ord(_key(name)) > 0x2E80, name  # one letter is a word in Chinese alone
+        assert len(_key(name)) > 1 or ord(_key(name)) > 0x2E80, name  # one message is a word in Chinese alone
         roles[_key(name)].add(role)
 
     assert [key for key, found in roles.items() if len(found) > 1] == []

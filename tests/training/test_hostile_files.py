@@ -15,7 +15,7 @@ import pytest
 
 from nbstream.mail import mbox
 from nbstream.training import mbox_folder
-from nbstream.training.letters import MAX_FOLDERS
+from nbstream.training.messages import MAX_FOLDERS
 from tests.training.site import MBOX_LINE, Site, put, raw
 
 NO_FILE = "is a link, a pipe or a device, which is not read"
@@ -25,7 +25,7 @@ LOCKED = "is locked by a program that writes to it: run the command again"
 
 
 def names(site: Site) -> list[str]:
-    return sorted({letter.folder.name for letter in site.letters()})
+    return sorted({message.folder.name for message in site.messages()})
 
 
 # What is no mailbox
@@ -138,12 +138,12 @@ def test_a_message_of_a_gigabyte_takes_no_memory(tmp_path: Path) -> None:
     tracemalloc.start()
     places = site.places()
     os.truncate(grown, 1 << 30)
-    sizes = sorted(letter.size for letter in site.letters())
+    sizes = sorted(message.size for message in site.messages())
     read = site.read([place for place in places if place.locator.startswith(b"cur/2")])
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert sizes == [1 << 30, 1 << 30]  # such a letter is left out by its size
+    assert sizes == [1 << 30, 1 << 30]  # such a message is left out by its size
     assert read == []
     assert site.reasons == [CHANGED]
     assert peak < 120 << 20
@@ -154,7 +154,7 @@ def test_an_mbox_without_a_line_end_takes_no_memory(tmp_path: Path) -> None:
     path.write_bytes(MBOX_LINE + raw(1) + b"\n" + MBOX_LINE + bytes(1 << 26))
     site = Site(tmp_path)
     tracemalloc.start()
-    sizes = [letter.size for letter in site.letters()]
+    sizes = [message.size for message in site.messages()]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
@@ -181,7 +181,7 @@ def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
     os.truncate(tmp_path / "ann", 1 << 30)
     site = Site(tmp_path)
 
-    assert site.letters() == []
+    assert site.messages() == []
     assert site.reasons == ["has holes, which no mail program leaves"]
 
 
@@ -191,7 +191,7 @@ def test_an_mbox_that_is_larger_than_any_is_not_begun(tmp_path: Path, monkeypatc
     os.truncate(tmp_path / "ann", 1001)
     site = Site(tmp_path)
 
-    assert site.letters() == []
+    assert site.messages() == []
     assert site.reasons == ["is larger than 16 GiB"]
 
 
@@ -209,11 +209,11 @@ def test_of_very_many_folders_some_are_read(tmp_path: Path, kind: str) -> None:
             (account / f"{'.' if kind.startswith('folders of') else ''}{number}" / "cur").mkdir(parents=True)
     site = Site(tmp_path)
     tracemalloc.start()
-    letters = site.letters()
+    messages = site.messages()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
-    assert len(letters) == 1
+    assert len(messages) == 1
     assert any(f"more than {MAX_FOLDERS:,} folders" in why for why in site.reasons)
     assert len(site.skips) < 10
     assert peak < 20 << 20
@@ -240,13 +240,13 @@ def test_a_folder_that_goes_while_it_is_listed_ends_with_what_was_seen(tmp_path:
     for number in range(9):
         put(tmp_path / "ann" / ".Junk", number, "S")
     site = Site(tmp_path)
-    letters = site.source.letters(site.accounts()[0], site.skips.append)
-    first = next(letters)
+    messages = site.source.messages(site.accounts()[0], site.skips.append)
+    first = next(messages)
     assert first.folder.name == "Junk"
     for path in (tmp_path / "ann" / ".Junk" / "cur").iterdir():
         path.unlink()
 
-    assert list(letters) == []
+    assert list(messages) == []
     assert site.reasons == [GONE] * 8
 
 
@@ -270,7 +270,7 @@ def test_an_mbox_that_is_locked_is_not_read(tmp_path: Path) -> None:
     path.write_bytes(MBOX_LINE + raw(1))
     site = Site(tmp_path)
     with locked(path):
-        assert site.letters() == []
+        assert site.messages() == []
     assert site.reasons == [LOCKED]
     places = site.places()
     with locked(path):
@@ -303,7 +303,7 @@ def test_an_mbox_that_grows_as_fast_as_it_is_read_ends(tmp_path: Path, monkeypat
         return is_separator(line)
 
     site = Site(tmp_path)
-    letters = site.source.letters(site.accounts()[0], site.skips.append)
+    messages = site.source.messages(site.accounts()[0], site.skips.append)
     size = path.stat().st_size
     monkeypatch.setattr(mbox, "is_separator", grow)
-    assert sum(letter.size + len(MBOX_LINE) for letter in letters) < size + 2 * len(MBOX_LINE + raw(1) + b"\n")
+    assert sum(message.size + len(MBOX_LINE) for message in messages) < size + 2 * len(MBOX_LINE + raw(1) + b"\n")

@@ -8,7 +8,15 @@ import pytest
 
 from nbstream.training import imap
 from nbstream.training.imap import ImapMailboxes
-from nbstream.training.letters import Account, Folder, FolderRole, Letter, LetterFlags, LetterPlace, SkippedMail
+from nbstream.training.messages import (
+    Account,
+    Folder,
+    FolderRole,
+    MailboxMessage,
+    MessageFlags,
+    MessagePlace,
+    SkippedMail,
+)
 from nbstream.training.template import UrlTemplate
 from tests.harness.scripted_imap_server import Server
 
@@ -45,24 +53,24 @@ def mailboxes(server: Server) -> ImapMailboxes:
     return ImapMailboxes(template, ["ann"], {"ann": "secret"}, None, "X-Nbstream")
 
 
-def letters(*answers: bytes) -> tuple[list[Letter], list[str], Server]:
-    """The letters of ann at a server with these answers, what is left out, and the server."""
+def messages(*answers: bytes) -> tuple[list[MailboxMessage], list[str], Server]:
+    """The messages of ann at a server with these answers, what is left out, and the server."""
     server = Server(answers)
     skipped: list[SkippedMail] = []
     with server.running():
         source = mailboxes(server)
         found = [
-            one for account in source.accounts(skipped.append) for one in source.letters(account, skipped.append)
+            one for account in source.accounts(skipped.append) for one in source.messages(account, skipped.append)
         ]
     return found, [f"{one.place.replace(str(server.account), 'URL')}: {one.why}" for one in skipped], server
 
 
 def contents(*answers: bytes, uid_validity: int = 7) -> tuple[list[tuple[int, bytes]], list[str], Server]:
-    """What is read of two letters in Junk."""
+    """What is read of two messages in Junk."""
     server = Server(answers)
     account = Account("ann", str(server.account))
     places = [
-        LetterPlace(number, account, JUNK, imap._LOCATOR.pack(uid_validity, uid))
+        MessagePlace(number, account, JUNK, imap._LOCATOR.pack(uid_validity, uid))
         for number, uid in ((8, 5), (9, 3))
     ]
     skipped: list[SkippedMail] = []
@@ -76,12 +84,12 @@ def words(server: Server) -> list[bytes]:
 
 
 def test_letters_are_read_with_flags_and_header_and_nothing_changes() -> None:
-    found, skipped, server = letters(*WHOLE)
+    found, skipped, server = messages(*WHOLE)
 
     assert skipped == []
     assert [(one.folder, one.flags, one.size, one.arrived) for one in found] == [
-        (JUNK, LetterFlags.SEEN | LetterFlags.NOT_JUNK, 20, 1795842000),
-        (JUNK, LetterFlags.ANSWERED | LetterFlags.FLAGGED | LetterFlags.JUNK, 20, 1795842000),
+        (JUNK, MessageFlags.SEEN | MessageFlags.NOT_JUNK, 20, 1795842000),
+        (JUNK, MessageFlags.ANSWERED | MessageFlags.FLAGGED | MessageFlags.JUNK, 20, 1795842000),
     ]
     assert [one.header.sender for one in found] == ["ann@example.org"] * 2
     fields = b"FROM DATE SUBJECT MESSAGE-ID IN-REPLY-TO RECEIVED X-NBSTREAM"
@@ -98,7 +106,7 @@ def test_letters_are_read_with_flags_and_header_and_nothing_changes() -> None:
 def test_of_an_unread_inbox_no_header_is_read() -> None:
     inbox = b'* LIST () "." INBOX\r\n' + DONE
     unread = FLAGS.replace(rb"\Seen ", b"")
-    found, skipped, server = letters(*LOGIN, CAPABILITY, inbox, EXAMINED, FOUND, unread + DONE)
+    found, skipped, server = messages(*LOGIN, CAPABILITY, inbox, EXAMINED, FOUND, unread + DONE)
 
     assert ([one.header.sender for one in found], skipped) == (["", ""], [])
     assert words(server)[-1] == b"UID FETCH 3,5 (FLAGS RFC822.SIZE INTERNALDATE)\r\n"
@@ -111,7 +119,7 @@ def test_sent_and_junk_come_first_and_folders_of_others_do_not_come() -> None:
     listed = b"".join(b'* LIST () "/" %b\r\n' % name for name in names)
     listed += b'* LIST (\\Noselect) "/" a\r\n* LIST (\\NonExistent) "/" b\r\n' + DONE
     empty = b"* 0 EXISTS\r\n* OK [UIDVALIDITY 7] valid\r\n" + DONE
-    found, skipped, server = letters(*LOGIN, capability, spaces, listed, empty, empty, empty, empty)
+    found, skipped, server = messages(*LOGIN, capability, spaces, listed, empty, empty, empty, empty)
 
     assert (found, skipped) == ([], [])
     assert [line.split()[1] for line in words(server) if line.startswith(b"EXAMINE")] == [
@@ -125,7 +133,7 @@ def test_sent_and_junk_come_first_and_folders_of_others_do_not_come() -> None:
 @pytest.mark.parametrize("name", [b"{5}\r\na\r\nb!", b'"\xc3\xa4"', b'"a\tb"', b'""', b"{3}\r\na\0b"])
 def test_a_name_that_would_be_another_command_is_left_out(name: bytes) -> None:
     listed = b'* LIST () "/" %b\r\n* LIST () "/" Junk\r\n' % name + DONE
-    found, skipped, _ = letters(*LOGIN, CAPABILITY, listed, *WHOLE[5:])
+    found, skipped, _ = messages(*LOGIN, CAPABILITY, listed, *WHOLE[5:])
 
     assert len(found) == 2
     assert len(skipped) == 1
@@ -134,7 +142,7 @@ def test_a_name_that_would_be_another_command_is_left_out(name: bytes) -> None:
 
 def test_a_folder_that_cannot_be_opened_is_left_out_and_the_others_are_read() -> None:
     listed = b'* LIST () "/" Sent\r\n* LIST () "/" Junk\r\n' + DONE
-    found, skipped, _ = letters(*LOGIN, CAPABILITY, listed, b"%b NO it has gone\r\n", *WHOLE[5:])
+    found, skipped, _ = messages(*LOGIN, CAPABILITY, listed, b"%b NO it has gone\r\n", *WHOLE[5:])
 
     assert len(found) == 2
     assert skipped == ["ann: Sent: the server refuses EXAMINE: NO it has gone"]
@@ -142,14 +150,14 @@ def test_a_folder_that_cannot_be_opened_is_left_out_and_the_others_are_read() ->
 
 def test_of_very_many_folders_and_letters_some_are_read_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imap, "MAX_FOLDERS", 1)
-    monkeypatch.setattr(imap, "MAX_LETTERS", 1)
+    monkeypatch.setattr(imap, "MAX_MESSAGES", 1)
     listed = b"".join(b'* LIST () "/" Junk%d\r\n' % number for number in range(3)) + DONE
-    found, skipped, server = letters(*LOGIN, CAPABILITY, listed, EXAMINED, FOUND, FLAGS + DONE, HEADERS + DONE)
+    found, skipped, server = messages(*LOGIN, CAPABILITY, listed, EXAMINED, FOUND, FLAGS + DONE, HEADERS + DONE)
 
     assert [imap._LOCATOR.unpack(one.locator) for one in found] == [(7, 5)]
     assert [line.rpartition(": ")[0] for line in skipped] == [
         "URL: has more than 2,000 folders",
-        "ann: Junk0: has more than 20,000 letters",
+        "ann: Junk0: has more than 20,000 messages",
     ]
     assert b"UID SEARCH 2:2\r\n" in words(server)
 
@@ -157,7 +165,7 @@ def test_of_very_many_folders_and_letters_some_are_read_the_newest(monkeypatch: 
 def test_a_letter_that_has_gone_meanwhile_or_is_told_too_little_of_is_left_out() -> None:
     first, second = FLAGS.split(b"* 2")
     for answer in (first, first + b"* 2 FETCH (UID 5 FLAGS ())\r\n", first + b"* 9 FETCH (UID 9 FLAGS ())\r\n"):
-        found, skipped, _ = letters(*WHOLE[:7], answer + DONE, HEADERS + DONE)
+        found, skipped, _ = messages(*WHOLE[:7], answer + DONE, HEADERS + DONE)
         assert ([imap._LOCATOR.unpack(one.locator) for one in found], skipped) == ([(7, 3)], [])
     assert second
 
@@ -165,7 +173,7 @@ def test_a_letter_that_has_gone_meanwhile_or_is_told_too_little_of_is_left_out()
 def test_a_server_that_leaves_at_any_byte_is_said_and_what_came_is_whole() -> None:
     for index, answer in enumerate(WHOLE):
         for end in range(0, len(answer) - 2, 41):
-            found, skipped, _ = letters(*WHOLE[:index], answer[:end])
+            found, skipped, _ = messages(*WHOLE[:index], answer[:end])
             assert (found, skipped) == ([], ["URL: the server has closed the connection"])
     for index, answer in enumerate(CHOSEN):
         for end in range(0, len(answer) - 2, 41):
@@ -198,7 +206,7 @@ def test_a_server_that_leaves_at_any_byte_is_said_and_what_came_is_whole() -> No
 def test_what_a_hostile_server_sends_is_bounded(step: int, answer: bytes, times: int, why: str) -> None:
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    found, skipped, _ = letters(*WHOLE[:step], answer * times)
+    found, skipped, _ = messages(*WHOLE[:step], answer * times)
     peak = tracemalloc.get_traced_memory()[1] - before
     tracemalloc.stop()
 
@@ -209,7 +217,7 @@ def test_what_a_hostile_server_sends_is_bounded(step: int, answer: bytes, times:
 
 
 def test_uids_that_no_message_can_have_are_left_out() -> None:
-    found, skipped, server = letters(*WHOLE[:6], b"* SEARCH 0 3 5 5 99999999999\r\n" + DONE, *WHOLE[7:])
+    found, skipped, server = messages(*WHOLE[:6], b"* SEARCH 0 3 5 5 99999999999\r\n" + DONE, *WHOLE[7:])
 
     assert (len(found), skipped) == (2, [])
     assert words(server)[-2].startswith(b"UID FETCH 3,5 ")
@@ -234,14 +242,14 @@ def test_after_accounts_in_a_row_that_cannot_be_opened_no_more_are_tried(passwor
     source = ImapMailboxes(template, users, dict(zip(users, passwords, strict=True)), None, "X-Nbstream")
     skipped: list[SkippedMail] = []
     for user in users * 4:
-        assert list(source.letters(Account(user, ""), skipped.append)) == []
+        assert list(source.messages(Account(user, ""), skipped.append)) == []
 
     assert [one.why for one in skipped] == ["Connection refused"] * tried + [
         "is not tried, after several accounts in a row that cannot be opened"
     ] * (12 - tried)
 
 
-# The letters that were chosen
+# The messages that were chosen
 
 
 def test_the_letters_that_were_chosen_are_read() -> None:

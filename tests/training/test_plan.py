@@ -15,7 +15,7 @@ from tests.training.site import MBOX_LINE, Site
 _COPIED = 1_800_000_000  # when all files were copied here: in 2027
 
 
-def letters(kind: str, received: str, count: int) -> Iterator[bytes]:
+def messages(kind: str, received: str, count: int) -> Iterator[bytes]:
     """Messages whose sender calls them old, and which the server has received in a month."""
     for number in range(count):
         yield (
@@ -51,14 +51,14 @@ def test_old_ham_beside_fresh_junk_is_left_out_with_its_months_and_how_to_teach_
     tmp_path: Path, write: Callable[[Path, str, list[bytes]], None]
 ) -> None:
     fresh = "Sat, 21 Nov 2026"
-    old = [*letters("ham", "Mon, 4 Mar 2019", 20), *letters("ham", "Fri, 3 Apr 2020", 20)]
-    write(tmp_path, "Archive", [*old, *letters("ham", fresh, ENOUGH)])
-    write(tmp_path, "Junk", list(letters("spam", fresh, ENOUGH)))
+    old = [*messages("ham", "Mon, 4 Mar 2019", 20), *messages("ham", "Fri, 3 Apr 2020", 20)]
+    write(tmp_path, "Archive", [*old, *messages("ham", fresh, ENOUGH)])
+    write(tmp_path, "Junk", list(messages("spam", fresh, ENOUGH)))
 
     plan = plan_of(tmp_path)
 
     assert plan.counts() == {"ham": ENOUGH, "spam": ENOUGH}
-    assert plan.lines()[0] == "accounts: 1, letters: 2040"
+    assert plan.lines()[0] == "accounts: 1, messages: 2040"
     assert plan.lines()[-2:] == [
         "left out: 40 ham of months without spam (2019-03 to 2020-04)",
         "left out: of months that one class alone has, the calendar would be learned as a clue; "
@@ -70,8 +70,8 @@ def test_old_ham_beside_fresh_junk_is_left_out_with_its_months_and_how_to_teach_
 def test_what_is_learned_of_other_months_for_want_of_common_ones_is_said(
     tmp_path: Path, write: Callable[[Path, str, list[bytes]], None]
 ) -> None:
-    write(tmp_path, "Archive", list(letters("ham", "Mon, 4 Mar 2019", 60)))
-    write(tmp_path, "Junk", list(letters("spam", "Sat, 21 Nov 2026", 70)))
+    write(tmp_path, "Archive", list(messages("ham", "Mon, 4 Mar 2019", 60)))
+    write(tmp_path, "Junk", list(messages("spam", "Sat, 21 Nov 2026", 70)))
 
     plan = plan_of(tmp_path)
 

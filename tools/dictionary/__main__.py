@@ -26,7 +26,7 @@ def train_dictionary(messages: int) -> bytes:
     """Return the dictionary that this number of messages gives."""
     tokenizer = Tokenizer()
     contents: list[bytes | bytearray | memoryview] = [
-        CheckedMessage("", tokenizer.tokenize(Message.parse(raw)), 0.5, "unsure").content()
+        CheckedMessage("", tokenizer.tokenize(Message.parse(raw)).tokens, 0.5, "unsure").content()
         for raw in typical_mail(messages, _SEED)
     ]
     trained = zstandard.train_dictionary(

@@ -6,7 +6,7 @@ pub mod table;
 
 mod name_numbers;
 mod private_tokens;
-mod take_apart;
+mod tokenize;
 
 const INTERFACE: &[u8] = include_bytes!("../../../nbstream/engine/interface.h");
 const TOKENIZER: &[u8] = include_bytes!("../../../nbstream/tokens/__init__.py"); // its version is there
@@ -23,7 +23,10 @@ const fn fnv1a(before: u64, text: &[u8]) -> u64 {
     hash
 }
 
-const CHECKSUM: u64 = fnv1a(fnv1a(fnv1a(0xcbf2_9ce4_8422_2325, INTERFACE), TOKENIZER), PACKAGE);
+const CHECKSUM: u64 = fnv1a(
+    fnv1a(fnv1a(0xcbf2_9ce4_8422_2325, INTERFACE), TOKENIZER),
+    PACKAGE,
+);
 
 /// The checksum of the interface, of the tokenizer's version and of nbstream's that this library was built with.
 #[no_mangle]

@@ -48,17 +48,17 @@ mod tests {
 
     #[test]
     fn runs_are_found_across_blocks() {
-        let mut is_letter = [false; 256];
-        is_letter[usize::from(b'a')] = true;
+        let mut is_message = [false; 256];
+        is_message[usize::from(b'a')] = true;
         for size in [0, 1, 7, 63, 64, 65, 128, 1500] {
             let mut text = vec![b'a'; size];
             let mut runs = Vec::new();
-            for_each_run(&text, &is_letter, |start, end| runs.push((start, end)));
+            for_each_run(&text, &is_message, |start, end| runs.push((start, end)));
             assert_eq!(runs, if size > 0 { vec![(0, size)] } else { vec![] });
 
             text.iter_mut().step_by(2).for_each(|byte| *byte = b' ');
             let mut ends = Vec::new();
-            for_each_run(&text, &is_letter, |start, end| {
+            for_each_run(&text, &is_message, |start, end| {
                 assert_eq!(start + 1, end);
                 ends.push(end);
             });

@@ -107,11 +107,11 @@ pub fn hides_characters(text: &str) -> bool {
         if end == start {
             return false;
         }
-        let is_letter = |byte: Option<&u8>| byte.map_or(false, u8::is_ascii_alphanumeric);
+        let is_message = |byte: Option<&u8>| byte.map_or(false, u8::is_ascii_alphanumeric);
         if is_hidden
             && start > 0
-            && is_letter(content.get(start - 1))
-            && is_letter(content.get(end))
+            && is_message(content.get(start - 1))
+            && is_message(content.get(end))
         {
             return true;
         }

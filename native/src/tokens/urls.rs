@@ -220,8 +220,8 @@ fn push_ascii_link_tokens(tokens: &mut TokenList, link: &[u8]) -> bool {
         push_encoded(tokens, &[b"url:", name]);
     }
     let path = path.unwrap_or_default();
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric();
-    for word in ascii::runs(bytes::up_to(path, MAX_PATH_CHARACTERS), is_letter) {
+    let is_message = |byte: u8| byte.is_ascii_alphanumeric();
+    for word in ascii::runs(bytes::up_to(path, MAX_PATH_CHARACTERS), is_message) {
         if word.len() <= MAX_PATH_WORD_CHARACTERS {
             push_encoded(tokens, &[b"url.path:", word]);
         }

@@ -34,7 +34,7 @@ from nbstream.evaluation.run import (
     evaluate,
 )
 from nbstream.evaluation.suspects import list_suspects, write_suspects
-from nbstream.filter import KeptMailLearner
+from nbstream.filter import ImplicitHamLearner
 from nbstream.filter.suspects import describe_suspects
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.settings import EMBEDDED, RedisSettings, read_redis_url, url_has_password, url_has_user
@@ -144,13 +144,13 @@ async def _run(
             uses_automatic=learner is not None,
             engine=engine,
         )
-        kept_mail = KeptMailLearner(spam_filter.parts, spam_filter.policy) if learner else None
+        implicit_ham = ImplicitHamLearner(spam_filter.parts, spam_filter.policy) if learner else None
         try:
             with tqdm(
                 stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()
             ) as bar:
                 reader = make_message_reader(settings)
-                result = await evaluate(spam_filter, bar, evaluation_options, reader, learner, kept_mail)
+                result = await evaluate(spam_filter, bar, evaluation_options, reader, learner, implicit_ham)
             return result, await list_suspects(spam_filter, result.rows) if options.suspects else None
         finally:  # an interrupted lesson goes on, and would write into the model after it was removed
             await spam_filter.wait_for_lesson_groups(_LESSON_SECONDS)

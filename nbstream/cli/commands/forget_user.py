@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.daemon.config import Settings
-    from nbstream.web.users.erasure import Erased
+    from nbstream.web.users.erasure import ErasureStep
 
 
 def run(options: argparse.Namespace) -> int:
@@ -66,14 +66,16 @@ async def _run(settings: Settings, options: argparse.Namespace) -> int:
     return 0
 
 
-def _print(options: argparse.Namespace, erased: Sequence[Erased], left: int) -> None:
+def _print(options: argparse.Namespace, erased: Sequence[ErasureStep], left: int) -> None:
     if options.json:
         print(
-            json.dumps({"done": options.yes, "erased": {step.what: step.count for step in erased}, "left": left})
+            json.dumps(
+                {"done": options.yes, "erased": {step.subject: step.count for step in erased}, "left": left}
+            )
         )
         return
     for step in erased:
-        print(printable(f"{step.count:8}  {step.what}"))
+        print(printable(f"{step.count:8}  {step.subject}"))
     if options.yes:
         print("erased; looked again: " + (f"{left} are there" if left else "nothing of the user is left"))
     else:

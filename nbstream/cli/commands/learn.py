@@ -23,7 +23,7 @@ from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage
 from nbstream.mail.addresses import canonical_address
-from nbstream.policy.lesson_source import COMMAND_SOURCE, FeedbackSource, Insistence
+from nbstream.policy.lesson_source import COMMAND_SOURCE, FeedbackSource, Reinforcement
 from nbstream.store.state_file import StateFile
 from nbstream.system_users import current_user
 
@@ -44,8 +44,10 @@ def run(options: argparse.Namespace) -> int:
     """
     if options.mailboxes:
         of_class = (options.label, options.paths, options.ids, options.folders, options.others)
-        if any((*of_class, options.user, options.insist)):
-            options.wrong_usage("--mailboxes goes without CLASS, PATH, --id, --imap, --and, --user and --insist")
+        if any((*of_class, options.user, options.reinforce)):
+            options.wrong_usage(
+                "--mailboxes goes without CLASS, PATH, --id, --imap, --and, --user and --reinforce"
+            )
         from nbstream.cli.commands import learn_mailboxes  # noqa: PLC0415 - only this option needs it
 
         return learn_mailboxes.run(options)
@@ -116,9 +118,9 @@ async def _run(
 ) -> int:
     errors: list[NbstreamError] = []
     summary, interrupted = FeedbackSummary(errors, options.label), ""
-    insistence = Insistence.AT_ONCE if options.insist else Insistence.NEVER
+    reinforcement = Reinforcement.AT_ONCE if options.reinforce else Reinforcement.NEVER
     actor = current_user(options.person or options.user)
-    bare_texts, source = BareTextCount(), FeedbackSource(COMMAND_SOURCE, actor, insistence)
+    bare_texts, source = BareTextCount(), FeedbackSource(COMMAND_SOURCE, actor, reinforcement)
     try:
         async with (
             open_one_shot_filter(settings, sign=True, user=options.user) as (spam_filter, _),

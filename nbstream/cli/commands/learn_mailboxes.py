@@ -1,7 +1,7 @@
 """``nbstream learn --mailboxes``: teach a site from all its mailboxes, with a plan before and a measure after.
 
 Rules: nothing is learned before somebody has agreed to the plan, and nothing changes in the mailboxes. What people
-have said of a message stays: a folder is a weaker word. The letters of the last tenth are checked before they are
+have said of a message stays: a folder is a weaker word. The messages of the last tenth are checked before they are
 learned, so that the command can say how good the model was by then.
 """
 
@@ -26,7 +26,7 @@ from nbstream.cli.exit_codes import exit_code
 from nbstream.cli.lesson_summary import FeedbackSummary
 from nbstream.cli.message_files import NamedMessage
 from nbstream.cli.terminal import print_error, progress
-from nbstream.correspondents.sent_mail import read_letter
+from nbstream.correspondents.sent_mail import read_message
 from nbstream.correspondents.store import record_sent
 from nbstream.daemon import config
 from nbstream.daemon.assembly.filter import make_model_tokenizer
@@ -45,7 +45,7 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.system_users import acting_as, current_user
 from nbstream.training.choice import LABELS
 from nbstream.training.files import MailboxFiles
-from nbstream.training.letters import FolderRole, LetterPlace, SkippedMail
+from nbstream.training.messages import FolderRole, MessagePlace, SkippedMail
 from nbstream.training.plan import Skips, make_plan
 from nbstream.training.template import PathTemplate, parse_passwords, parse_users
 
@@ -57,17 +57,17 @@ if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.errors import NbstreamError
     from nbstream.filter import FeedbackResult, Filter
-    from nbstream.training.letters import Account, Letter, MailSource
+    from nbstream.training.messages import Account, MailboxMessage, MailSource
     from nbstream.training.plan import Plan, PlanPart
 
 SOURCE = "mailboxes"
 """The source of these lessons: the history and ``nbstream undo --source`` know them by it."""
 
 _MAX_LIST_BYTES = 16 << 20
-_BATCH = 256  # of the ledger, which is asked for what is known of a letter
-_MAX_SENT_LETTERS = 20_000  # of an account
+_BATCH = 256  # of the ledger, which is asked for what is known of a message
+_MAX_SENT_MESSAGES = 20_000  # of an account
 _MAX_SENT_SHARE = 0.1  # of all that can be known of senders, so that no account takes the place of all others
-_MAX_SENT_BYTES = 1 << 18  # the recipients of what has large attachments get other letters, too
+_MAX_SENT_BYTES = 1 << 18  # the recipients of what has large attachments get other messages, too
 _TEXT_CHARACTERS = 60
 _Parsed = TypeVar("_Parsed")
 _NO_MAIL = "is no message"
@@ -122,7 +122,7 @@ def _owner(settings: Settings) -> int | None:
 
 def _mail_source(options: argparse.Namespace, settings: Settings) -> MailSource:
     """Return where the mailboxes are, by the template and the list of users. Raises ``InputError``."""
-    # A trial files nothing into Junk: whatever its field says, somebody else has put a letter there.
+    # A trial files nothing into Junk: whatever its field says, somebody else has put a message there.
     own_field = None if settings.headers.mode == "observe" else settings.headers.own_field
     if isinstance(options.mailboxes, PathTemplate):
         return MailboxFiles(options.mailboxes, _read_users(options.users) if options.users else None, own_field)
@@ -198,7 +198,7 @@ async def _record_sent(
             for start in range(0, len(places), _BATCH):
                 with acting_as(reader):
                     sent = source.read(places[start : start + _BATCH], skips.add)
-                    mails = [read_letter(Message.parse(raw), user) for _, raw in sent]
+                    mails = [read_message(Message.parse(raw), user) for _, raw in sent]
                 said = [mail for mail in mails if mail and (room := room - len(mail.recipients)) >= 0]
                 recorded += await record_sent(store, facts, said)
                 read += len(mails)
@@ -208,19 +208,21 @@ async def _record_sent(
     return facts
 
 
-def _sent_places(source: MailSource, account: Account, since: float, skips: Skips) -> Sequence[LetterPlace]:
-    """Return where the letters are that a user has sent since then, without very long ones."""
-    with closing(cast("Generator[Letter]", source.letters(account, skips.add))) as letters:
-        sent = takewhile(lambda letter: letter.folder.role is FolderRole.SENT, letters)
-        newer = (letter for letter in sent if letter.arrived >= since and letter.size <= _MAX_SENT_BYTES)
-        some = islice(newer, _MAX_SENT_LETTERS)
-        return [LetterPlace(number, account, letter.folder, letter.locator) for number, letter in enumerate(some)]
+def _sent_places(source: MailSource, account: Account, since: float, skips: Skips) -> Sequence[MessagePlace]:
+    """Return where the messages are that a user has sent since then, without very long ones."""
+    with closing(cast("Generator[MailboxMessage]", source.messages(account, skips.add))) as messages:
+        sent = takewhile(lambda message: message.folder.role is FolderRole.SENT, messages)
+        newer = (message for message in sent if message.arrived >= since and message.size <= _MAX_SENT_BYTES)
+        some = islice(newer, _MAX_SENT_MESSAGES)
+        return [
+            MessagePlace(number, account, message.folder, message.locator) for number, message in enumerate(some)
+        ]
 
 
 def _reader(
     source: MailSource, plan: Plan
 ) -> Callable[[list[InputError]], Iterator[tuple[NamedMessage, str | None]]]:
-    """Return what reads all letters of the plan; the name of each is its part and its place in the order there."""
+    """Return what reads all messages of the plan; each is named by its part and its place in the order."""
 
     def read_all(errors: list[InputError]) -> Iterator[tuple[NamedMessage, str | None]]:
         for i, part in enumerate(plan.parts):
@@ -237,11 +239,11 @@ async def _learn(settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageC
     interrupted = "; the same command goes on"
     try:
         async with aclosing(chunks):
-            letters = ReadLetters(chunks, skips)
-            with progress(" letters", sum(plan.counts().values())) as advance:
+            messages = ReadMessages(chunks, skips)
+            with progress(" messages", sum(plan.counts().values())) as advance:
                 for i, part in enumerate(plan.parts):
                     if part.choice.order:
-                        async with aclosing(letters.of_part(i)) as batches:
+                        async with aclosing(messages.of_part(i)) as batches:
                             await _learn_part(settings, part, batches, results, advance)
         interrupted = ""
     finally:
@@ -261,39 +263,39 @@ async def _learn_part(
     results: Results,
     advance: Callable[[int], object],
 ) -> None:
-    """Learn the letters of one model."""
+    """Learn the messages of one model."""
     is_checked = deque[bool]()
 
     def add(lesson: FeedbackResult | StoreIncompatible) -> None:
         results.add(lesson, is_checked=is_checked.popleft())
         advance(1)
 
-    async def letters(spam_filter: Filter) -> AsyncGenerator[LabelledMessage, None]:
+    async def messages(spam_filter: Filter) -> AsyncGenerator[LabelledMessage, None]:
         async for batch in batches:
-            entries = await spam_filter.parts.model.entries([letter.tokenized.key for letter in batch])
-            for letter, entry in zip(batch, entries, strict=True):
-                if isinstance(entry, LedgerEntry) and (entry.label == letter.label or entry.source != SOURCE):
-                    results.known[entry.label == letter.label] += 1
+            entries = await spam_filter.parts.model.entries([message.tokenized.key for message in batch])
+            for message, entry in zip(batch, entries, strict=True):
+                if isinstance(entry, LedgerEntry) and (entry.label == message.label or entry.source != SOURCE):
+                    results.known[entry.label == message.label] += 1
                     advance(1)
                     continue
-                is_checked.append(_place(letter)[1] >= part.first_checked)
-                yield LabelledMessage(letter.tokenized, letter.label)
+                is_checked.append(_place(message)[1] >= part.first_checked)
+                yield LabelledMessage(message.tokenized, message.label)
 
     async with (
         open_one_shot_filter(settings, sign=True, user=part.user) as (spam_filter, _),
-        aclosing(letters(spam_filter)) as labelled,
+        aclosing(messages(spam_filter)) as labelled,
     ):
         await spam_filter.learn_many(labelled, FeedbackSource(SOURCE, current_user(part.user)), add)
 
 
-def _place(letter: ReadMessage) -> tuple[int, int]:
-    """Return the part of the plan that a letter is of, and its place in the order there."""
-    part, _, number = letter.name.partition(" ")
+def _place(message: ReadMessage) -> tuple[int, int]:
+    """Return the part of the plan that a message is of, and its place in the order there."""
+    part, _, number = message.name.partition(" ")
     return int(part), int(number)
 
 
-class ReadLetters:
-    """The letters that the reader process has read, in batches; ``skips`` gets what it could not read."""
+class ReadMessages:
+    """The messages that the reader process has read, in batches; ``skips`` gets what it could not read."""
 
     def __init__(self, chunks: AsyncGenerator[MessageChunk, None], skips: Skips) -> None:
         self._chunks = chunks
@@ -301,11 +303,13 @@ class ReadLetters:
         self._waiting: deque[ReadMessage] = deque()
 
     async def of_part(self, part: int) -> AsyncGenerator[Sequence[ReadMessage], None]:
-        """Yield the letters of one part of the plan, which comes after the parts before it."""
+        """Yield the messages of one part of the plan, which comes after the parts before it."""
         while True:
             while len(self._waiting) < _BATCH and (chunk := await anext(self._chunks, None)):
                 for error in chunk.errors:
-                    self._skips.add(error if isinstance(error, SkippedMail) else SkippedMail("a letter", _NO_MAIL))
+                    self._skips.add(
+                        error if isinstance(error, SkippedMail) else SkippedMail("a message", _NO_MAIL)
+                    )
                 self._waiting += chunk.messages
             batch: list[ReadMessage] = []
             while self._waiting and len(batch) < _BATCH and _place(self._waiting[0])[0] == part:
@@ -317,10 +321,10 @@ class ReadLetters:
 
 @dataclass(slots=True)
 class Results:
-    """What became of the letters, and how the model judged those that it had not yet learned.
+    """What became of the messages, and how the model judged those that it had not yet learned.
 
-    ``known`` counts letters that were learned before (True), and those that people have called the opposite.
-    ``checked`` counts the checked letters of each class, and ``wrong`` those of them that the model got wrong.
+    ``known`` counts messages that were learned before (True), and those that people have called the opposite.
+    ``checked`` counts the checked messages of each class, and ``wrong`` those of them that the model got wrong.
     """
 
     summary: FeedbackSummary
@@ -338,7 +342,7 @@ class Results:
             self.wrong[lesson.label] += lesson.before.verdict.is_spam != (lesson.label == "spam")
 
     def lines(self) -> Iterator[str]:
-        """Yield what became of letters that are no lesson, and the measure."""
+        """Yield what became of messages that are no lesson, and the measure."""
         if self.known[True]:
             yield f"learned before: {self.known[True]}"
         if self.known[False]:

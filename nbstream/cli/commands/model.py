@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from nbstream.bayes.clues import NamedCounts, loudest_tokens
+from nbstream.bayes.clues import NamedCounts, top_tokens
 from nbstream.bayes.counts import CLASSES
 from nbstream.cli import interrupts
 from nbstream.cli.commands.explain import WHY_NO_WORDS
@@ -59,7 +59,7 @@ async def _show(settings: Settings, options: argparse.Namespace) -> int:
         model = await make_own_model(settings, clients.client, options.name).open(sign=False)
         counts = await model.counts()
     named = NamedCounts(*counts.snapshot(), counts.totals)
-    tokens = {label: loudest_tokens(named, label, _TOKENS) for label in CLASSES}
+    tokens = {label: top_tokens(named, label, _TOKENS) for label in CLASSES}
     levels = [settings.model.name, *levels_of_name(listed.name)]
     if settings.model.private_tokens:
         print_note(f"nbstream: {WHY_NO_WORDS}; nobody can read them, and explain shows the words of a file")

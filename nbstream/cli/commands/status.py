@@ -223,7 +223,7 @@ def status_to_json(status: Status) -> dict[str, Any]:
         },
         "autolearn": status.autolearn_enabled,
         "autolearned": dict(model.autolearned),
-        "kept_mail": model.state.kept,
+        "implicit_ham": model.state.kept,
         "own_models": status.own_models,
         "correspondents": status.correspondents,
         **_thresholds_to_json(status.thresholds),
@@ -284,7 +284,7 @@ def render_text(status: Status) -> Iterator[str]:
     if status.autolearn_enabled or any(model.autolearned.values()):
         counts = ", ".join(f"{label} {count}" for label, count in model.autolearned.items())
         use = "on" if status.autolearn_enabled else "off, not used"
-        kept = "; the ham is kept mail, until people teach ham" if model.state.kept else ""
+        kept = "; the ham is implicit ham, until people teach ham" if model.state.kept else ""
         yield f"auto     {use} (learned without people: {counts}{kept}); nbstream forget-auto drops it"
     yield f"redis    {status.redis_url}"
     yield f"daemon   {_describe_daemon(status.daemon)}"

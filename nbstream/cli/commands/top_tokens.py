@@ -9,7 +9,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from nbstream.bayes.clues import NamedCounts, TokenVote, loudest_tokens
+from nbstream.bayes.clues import NamedCounts, TokenVote, top_tokens
 from nbstream.cli import interrupts
 from nbstream.cli.commands.explain import LOG_RATIO_HEAD, WHY_NO_WORDS
 from nbstream.cli.terminal import print_error, print_note, printable
@@ -26,7 +26,7 @@ async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     async with open_one_shot_filter(settings) as (_, model):
         counts = await model.counts()
-    lines = loudest_tokens(NamedCounts(*counts.snapshot(), counts.totals), options.label, options.k)
+    lines = top_tokens(NamedCounts(*counts.snapshot(), counts.totals), options.label, options.k)
     if not counts.totals.vocabulary_size:
         print_error(f"model {settings.model.name!r} knows no tokens yet")
     elif not options.json:

@@ -355,7 +355,7 @@ class Settings(Section):
 
     @property
     def kept_seconds(self) -> float | None:
-        """After how many seconds a message that nobody moved is kept mail; None where none is.
+        """After how many seconds a message that nobody moved is implicit ham; None where none is.
 
         Mail that waits in the quarantine, or went to another address, was not left where it is by people: none is
         kept where unsure mail of any recipient does.

@@ -6,7 +6,7 @@ Rules:
   the lock.
 - While Redis is away, or refuses to write, the message stays where it is and is tried again. An attempt that ends
   by a fault, or with the process, is counted; after ``MAX_TRIES`` of them the message is set aside.
-- A label insists only in its first attempt: what may be a repetition of ours must not be taken for a person who
+- A label reinforces only in its first attempt: what may be a repetition of ours must not be taken for a person who
   says it again (``policy.lesson_source``).
 """
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.listeners.dovecot.spool import measure_backlog
 from nbstream.logs import event_fields
-from nbstream.policy.lesson_source import Insistence, user_of_actor
+from nbstream.policy.lesson_source import Reinforcement, user_of_actor
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 
@@ -142,10 +142,10 @@ class SpoolLearner:
     async def _learn(self, entry: SpoolEntry) -> None:
         message = entry.message
         handler = self._message_service.message_handler()
-        insistence = Insistence.NEVER if entry.was_tried else Insistence.AFTER_PAUSE
+        reinforcement = Reinforcement.NEVER if entry.was_tried else Reinforcement.AFTER_PAUSE
         parsed = await handler.parse_taught_mail(message.content)
         user = user_of_actor(message.actor)
-        await handler.try_learn(parsed, message.label, message.actor, insistence, user=user)
+        await handler.try_learn(parsed, message.label, message.actor, reinforcement, user=user)
 
     async def measure(self) -> None:
         """Report the backlog, where this process learns from the spool. Raises ``OSError``."""

@@ -110,7 +110,7 @@ class SpamdHandler:
             return lesson_refusal(error).render()
         return wire.render_tell(
             did_set=lesson.outcome
-            in {FeedbackOutcome.LEARNED, FeedbackOutcome.RELEARNED, FeedbackOutcome.INSISTED},
+            in {FeedbackOutcome.LEARNED, FeedbackOutcome.RELEARNED, FeedbackOutcome.REINFORCED},
             did_remove=lesson.outcome is FeedbackOutcome.UNLEARNED,
         )
 

@@ -111,15 +111,15 @@ class HistoryChange:
     def description(self) -> str:
         """The change in words.
 
-        It is ``learned spam``, ``relearned ham -> spam``, ``insisted on spam``, ``weight of spam put back``
-        (an undo of an insisted label, or of such an undo) or ``unlearned spam``.
+        It is ``learned spam``, ``relearned ham -> spam``, ``reinforced spam``, ``weight of spam put back``
+        (an undo of a reinforced label, or of such an undo) or ``unlearned spam``.
         """
         name, former_name = self.class_name, self.former_class_name
         if former_name is None:
             return f"learned {name}"
         if former_name == name:
             is_undo = self.note.source == UNDO_SOURCE
-            return f"weight of {name} put back" if is_undo else f"insisted on {name}"
+            return f"weight of {name} put back" if is_undo else f"reinforced {name}"
         return f"relearned {former_name} -> {name}" if name else f"unlearned {former_name}"
 
 

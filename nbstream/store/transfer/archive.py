@@ -291,7 +291,7 @@ def _unpack_record(line: Mapping[str, Any]) -> ArchiveRecord:
 def _check_entry(fields: Mapping[bytes, bytes], latest_time: float) -> None:
     """Raise ``ValueError`` or ``StoreIncompatible`` if these are not the fields of a ledger entry, or none at all.
 
-    A weight is at most that of a message that people have insisted on, and so is the count of its prequential
+    A weight is at most that of a message that people have reinforced, and so is the count of its prequential
     score. Nothing was learned after ``latest_time``. The script that unlearns will one day get the content of the
     entry, and it must not fail half way.
     """

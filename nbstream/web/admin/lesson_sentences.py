@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _OUTCOMES = {
     FeedbackOutcome.LEARNED: "The message was learned as {label}.",
     FeedbackOutcome.RELEARNED: "The message was relearned as {label}: it was {former} before.",
-    FeedbackOutcome.INSISTED: "You insisted on {label}: the message has more weight now.",
+    FeedbackOutcome.REINFORCED: "You reinforced {label}: the message has more weight now.",
     FeedbackOutcome.ALREADY: "Nothing was learned: the message is learned as {label} already.",
     FeedbackOutcome.UNLEARNED: "The lesson was taken back: the message was learned as {label}.",
     FeedbackOutcome.UNKNOWN: (
@@ -22,7 +22,7 @@ _OUTCOMES = {
 }
 _UNLEARNED_AUTOMATIC = "What was learned automatically was taken back: the message was learned as {label}."
 _STILL_CONTRADICTS = (
-    "The verdict still contradicts the label {label}. If you are sure, insist with the button of the message."
+    "The verdict still contradicts the label {label}. If you are sure, reinforce it with its button."
 )
 _HAS_MOST_WEIGHT = (
     "The verdict still contradicts the label {label}, and the message has the most weight that one message "

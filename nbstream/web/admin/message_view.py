@@ -1,8 +1,8 @@
 """The view of one message: what the filter thought and thinks of it, why, and who taught what; it can be taught.
 
 Rules: a lesson has the source ``page``, and whoever has logged in as its actor. It goes the way of the lessons of
-all listeners, and may be sent twice: an ordinary one never insists, and insisting names the ledger entry that is
-meant. Of quarantined mail the header and the text are shown as text. All of it was written by others.
+all listeners, and may be sent twice: an ordinary one never reinforces, and reinforcing names the ledger entry that
+is meant. Of quarantined mail the header and the text are shown as text. All of it was written by others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import FeedbackOutcome
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Reinforcement
 from nbstream.policy.verdict import contradicts_label, format_threshold
 from nbstream.server.api_json import is_message_id
 from nbstream.server.http.responses import error_problem
@@ -118,7 +118,7 @@ PAGE_SOURCE = "page"
 
 _LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the first one: a browser waits
 _FIRST_ROWS = 30  # of the table of clues; the others are folded away
-_UNLEARN, _INSIST = "unlearn", "insist-"
+_UNLEARN, _REINFORCE = "unlearn", "reinforce-"
 _GROUPS = ("header and structure", "text and links", "header as written")  # in the order of Tokens.groups
 
 _AS_TABLE = "The table of clues says the same in numbers."
@@ -223,8 +223,11 @@ class MessageView(View):
         lesson: FeedbackResult | None
         if action in self._lessons():
             lesson = await self._learn(message_id, _label_of_action(action), request)
-        elif action.startswith(_INSIST) and (label := action.removeprefix(_INSIST)) in self._lookups.class_names():
-            lesson = await self._insist(message_id, label, request)
+        elif (
+            action.startswith(_REINFORCE)
+            and (label := action.removeprefix(_REINFORCE)) in self._lookups.class_names()
+        ):
+            lesson = await self._reinforce(message_id, label, request)
         else:
             raise PageRefused(400, _UNKNOWN_ACTION)
         described = (
@@ -257,26 +260,26 @@ class MessageView(View):
                     break
         return Page("lesson_results.html", {"results": results, "rows": await self._lookups.rows(ids)})
 
-    async def _insist(self, message_id: str, label: str, request: PageRequest) -> FeedbackResult | None:
-        """Insist on the label, unless the message was taught since the form was made: then return None.
+    async def _reinforce(self, message_id: str, label: str, request: PageRequest) -> FeedbackResult | None:
+        """Reinforce the label, unless the message was taught since the form was made: then return None.
 
-        A form that is sent twice, to whichever worker, insists once: the second one finds another ledger entry.
+        A form that is sent twice, to whichever worker, reinforces once: the second one finds another ledger entry.
         """
         version = request.form_value("version")
         lesson = await self._learn(message_id, label, request, version)
-        if lesson.outcome is FeedbackOutcome.INSISTED:
+        if lesson.outcome is FeedbackOutcome.REINFORCED:
             return lesson
         entry = await self._lookups.ledger_entry(message_id)
         return lesson if entry and (entry.class_name, entry.version) == (label, version) else None
 
     async def _learn(
-        self, message_id: str, label: str | None, request: PageRequest, insisted_version: str | None = None
+        self, message_id: str, label: str | None, request: PageRequest, reinforced_version: str | None = None
     ) -> FeedbackResult:
-        """Learn the label, or insist on it where ``insisted_version`` names the ledger entry that has it."""
+        """Learn the label, or reinforce it where ``reinforced_version`` names the ledger entry that has it."""
         handler = self._message_handler()
         message = await self._message_to_learn(message_id, handler)
-        insistence = Insistence.NEVER if insisted_version is None else Insistence.AT_ONCE
-        return await handler.learn(message, label, request.session.name, insistence, insisted_version)
+        reinforcement = Reinforcement.NEVER if reinforced_version is None else Reinforcement.AT_ONCE
+        return await handler.learn(message, label, request.session.name, reinforcement, reinforced_version)
 
     async def _message_to_learn(self, message_id: str, handler: MessageHandler) -> LearnableMessage:
         """Return what is remembered of the message, or else the message itself if it is quarantined."""

@@ -23,7 +23,7 @@ from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.logs import event_fields
 from nbstream.policy.actions import ActionKind
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Reinforcement
 from nbstream.server.http.responses import error_problem
 from nbstream.server.message_service import is_request_error
 from nbstream.server.quarantine_release import QuarantineReleaser
@@ -338,7 +338,7 @@ class PageQuarantine:
         lessons: list[FeedbackResult] = []
 
         async def learn_ham(message: Message) -> FeedbackResult:
-            lessons.append(await handler.learn(message, "ham", actor, Insistence.NEVER))
+            lessons.append(await handler.learn(message, "ham", actor, Reinforcement.NEVER))
             return lessons[-1]
 
         releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, self._next_hop)

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.bayes.clues import TokenVote, loudest_tokens
+from nbstream.bayes.clues import TokenVote, top_tokens
 from nbstream.bayes.counts import CLASSES
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import are_private
@@ -92,4 +92,4 @@ class TokensView(View):
         return found
 
     def _search(self, counts: NamedCounts, part: bytes) -> _Found:
-        return {label: loudest_tokens(counts, label, _SHOWN, part) for label in reversed(CLASSES)}
+        return {label: top_tokens(counts, label, _SHOWN, part) for label in reversed(CLASSES)}

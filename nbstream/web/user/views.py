@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 
 from nbstream.logs import event_fields
 from nbstream.policy.address_patterns import SenderPattern
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Reinforcement
 from nbstream.policy.sender_lists import ListKind, list_owner
 from nbstream.server.api_json import is_message_id
 from nbstream.web.admin.messages_view import read_position
@@ -145,7 +145,7 @@ class MessageView(View):
             if await self._mail.find(address, message_id):
                 return "not_learned"
             raise _no_such_message()
-        await self._teacher.learn(address, message, label, Insistence.AFTER_PAUSE)
+        await self._teacher.learn(address, message, label, Reinforcement.AFTER_PAUSE)
         return "learned"
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.delivery import quarantine
 from nbstream.errors import NbstreamError, RelayRefused, ReleaseInDoubt
 from nbstream.logs import event_fields
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Reinforcement
 from nbstream.server.metrics import log_lesson
 from nbstream.server.quarantine_release import QuarantineReleaser
 from nbstream.store.recent.message_rows import OutcomeKind, normalize_address
@@ -210,14 +210,18 @@ class UserTeacher:
     runtime: Callable[[], Runtime]
 
     async def learn(
-        self, address: str, message: LearnableMessage, label: str, insistence: Insistence = Insistence.NEVER
+        self,
+        address: str,
+        message: LearnableMessage,
+        label: str,
+        reinforcement: Reinforcement = Reinforcement.NEVER,
     ) -> FeedbackResult:
         """Learn, from the user with this address, that the message is ``label``.
 
-        A repeat changes nothing, unless ``insistence`` lets the user insist. Raises ``StoreUnavailable`` or
+        A repeat changes nothing, unless ``reinforcement`` lets the user reinforce. Raises ``StoreUnavailable`` or
         ``CountsFull``; nothing is half done then.
         """
         spam_filter = await self.runtime().filter_of_teacher(address, label, self.source)
-        lesson = await spam_filter.learn(message, label, self.source, address, insistence)
+        lesson = await spam_filter.learn(message, label, self.source, address, reinforcement)
         log_lesson(lesson, self.source, address)
         return lesson

@@ -107,7 +107,7 @@ async def _stages(ours: InProcessDaemon, raws: Sequence[bytes]) -> dict[str, flo
         watch.begin()
         message = ours.reader.read_incoming(raw)
         watch.end("line ends, fields of ours")
-        taken = tokenizer.take_apart(message)
+        taken = tokenizer.tokenize(message)
         watch.end("take apart")
         check = await scorer.check_now(taken.key, taken.tokens)
         watch.end("look up, score")

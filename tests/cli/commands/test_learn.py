@@ -74,7 +74,7 @@ def test_a_bare_text_is_learned_and_a_warning_says_how_to_take_it_back(taught: T
     )
 
 
-def test_only_insist_insists(taught: Taught, tmp_path: Path) -> None:
+def test_only_reinforce_insists(taught: Taught, tmp_path: Path) -> None:
     taught.model(lambda model: teach_dispute(make_filter(model.client), source="cli", actor=current_user()))
     file = tmp_path / "lunch.eml"
     file.write_bytes(DISPUTED.raw)
@@ -83,19 +83,19 @@ def test_only_insist_insists(taught: Taught, tmp_path: Path) -> None:
     bulk, _ = learn(taught, "ham", str(file))
     assert bulk.startswith("1 already learned as ham, nothing changed: P 0.")
     assert ", because of from:example.com " in bulk
-    assert "; insist with nbstream learn --insist; " in bulk
+    assert "; to reinforce it: nbstream learn --reinforce; " in bulk
     assert taught.stored() == before
 
-    insisted, _ = learn(taught, "ham", "--insist", str(file))
-    assert insisted.startswith("1 insisted on ham: P 0.")
-    assert ", was unsure, now ham; " in insisted
-    again, _ = learn(taught, "ham", "--insist", str(file))
+    reinforced, _ = learn(taught, "ham", "--reinforce", str(file))
+    assert reinforced.startswith("1 reinforced ham: P 0.")
+    assert ", was unsure, now ham; " in reinforced
+    again, _ = learn(taught, "ham", "--reinforce", str(file))
     assert again.startswith("1 already learned as ham, nothing changed: P 0.")
 
     change, *_ = reversed(taught.json("history"))
-    assert (change["change"], change["label"], change["former"]) == ("insisted on ham", "ham", "ham")
+    assert (change["change"], change["label"], change["former"]) == ("reinforced ham", "ham", "ham")
     undone, _ = taught("undo", "--id", DISPUTED.key, "--label", "ham", "--since", "1m", "--yes")
-    assert "  insisted on ham  " in undone
+    assert "  reinforced ham  " in undone
 
 
 def make_trec_folders(parent: Path) -> Path:

@@ -58,9 +58,9 @@ def site(tmp_path: Path) -> MailSite:
 def test_a_plan_says_what_would_be_learned_and_why_the_rest_is_not(site: MailSite, taught: Taught) -> None:
     before = taught.stored()
     out, _ = taught("learn", "--mailboxes", site.template, "--plan")
-    assert "accounts: 3, letters: 180" in out
-    assert f"spam: {len(site.raws['spam'])} letters of 3 accounts" in out
-    assert f"ham: {len(site.raws['ham'])} letters of 3 accounts" in out
+    assert "accounts: 3, messages: 180" in out
+    assert f"spam: {len(site.raws['spam'])} messages of 3 accounts" in out
+    assert f"ham: {len(site.raws['ham'])} messages of 3 accounts" in out
     assert "from 2026-11-21 to 2026-11-21" in out
     assert "left out: 30 unread, outside of Junk and the archive" in out
     assert taught.stored() == before

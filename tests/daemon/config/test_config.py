@@ -236,7 +236,7 @@ REFUSED = [
     ("model: {classes: [ham, spam, 1]}", "model.classes[2]", "must be a name of 1 to 31 lower-case letters"),
     *(
         (f"model: {{classes: [ham, {name}, spam]}}", "model.classes[1]", "must be another name")
-        for name in ("unlearn", "release", "none", "insist-ham")
+        for name in ("unlearn", "release", "none", "reinforce-ham")
     ),
     (
         "model: {classes: [ham, a, spam], max_tokens: 20000}",

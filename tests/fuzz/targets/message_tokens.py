@@ -33,8 +33,9 @@ def _check(data: bytes) -> None:
         messages = [Message.from_text(raw.decode("utf-8", "replace"), limits) for _ in range(2)]
     else:
         messages = [MessageReader(limits).read_incoming(raw) for _ in range(2)]
-    tokens, again = map(_TOKENIZERS[number].tokenize, messages)
-    assert tokens == again
+    tokenized, again = map(_TOKENIZERS[number].tokenize, messages)
+    assert tokenized == again
+    tokens = tokenized.tokens
     assert len(set(tokens.all)) == len(tokens.all) <= _MAX_TOKENS[number]
     for token in tokens.all:
         assert 0 < len(token) <= MAX_TOKEN_BYTES

@@ -10,7 +10,7 @@ from nbstream.filter import Check, Filter
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
 from nbstream.policy.header import MessageReader
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Reinforcement
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from tests.fuzz.target import Choices, FuzzTarget
@@ -42,8 +42,8 @@ async def _learn_and_unlearn(spam_filter: Filter, model: MemoryModel, raws: list
             case 1:
                 _check_result(await spam_filter.check(message), message)
             case kind:
-                insistence = Insistence.AT_ONCE if step >= 128 else Insistence.NEVER
-                lesson = await spam_filter.learn(message, CLASSES[kind % 2], "fuzz", insistence=insistence)
+                reinforcement = Reinforcement.AT_ONCE if step >= 128 else Reinforcement.NEVER
+                lesson = await spam_filter.learn(message, CLASSES[kind % 2], "fuzz", reinforcement=reinforcement)
                 _check_result(lesson.before, message)
                 _check_result(lesson.after, message)
         for entry in await model.entries([message.key]):
@@ -66,7 +66,7 @@ def _check_result(check: Check, message: Message) -> None:
     assert check.reason.isascii()
     assert check.reason.isprintable()
     explanation = check.explain(TIME)
-    stored = unpack_explanation(pack_explanation(explanation), TOKENIZER.tokenize(message))
+    stored = unpack_explanation(pack_explanation(explanation), TOKENIZER.tokenize(message).tokens)
     assert stored is not None
     assert (stored.score, stored.prior, stored.state) == (check.score, check.prior, check.state)
     assert sorted(stored.clues) == sorted(explanation.clues)

@@ -49,7 +49,7 @@ def _check_request(request: StreamRequest) -> None:
         assert request.raw is not None
         message = MessageReader().read_incoming(request.raw)
     assert len(message.key) == 24
-    assert len(Tokenizer().tokenize(message).all) <= 2000
+    assert len(Tokenizer().tokenize(message).tokens.all) <= 2000
 
 
 TARGET = FuzzTarget(

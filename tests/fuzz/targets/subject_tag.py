@@ -35,7 +35,7 @@ def _check(data: bytes) -> None:
     before, after = Message(untagged), Message(untag_subject(tagged, tag))
     assert after.key == before.key
     if before.is_mail:
-        assert Tokenizer().tokenize(after) == Tokenizer().tokenize(before)
+        assert Tokenizer().tokenize(after).tokens == Tokenizer().tokenize(before).tokens
     rest = untagged_value(first.value, tag)
     assert untagged_value(rest, tag) in {rest, b" " + rest.strip()} or b"=?" in rest
 

@@ -149,17 +149,17 @@ async def test_what_says_nothing_is_refused_and_the_listener_goes_on(
     assert dovecot.learned == {"spam": 1, "ham": 0}
 
 
-# A repetition is no person who insists
+# A repetition is no person who reinforces
 
 
-async def test_a_person_insists_by_saying_it_again(dovecot: RunningDovecotListener) -> None:
+async def test_a_person_reinforces_by_saying_it_again(dovecot: RunningDovecotListener) -> None:
     await teach_dispute(dovecot.opened_filter.spam_filter, source="smtp")
 
     for _ in range(2):
         assert await dovecot.send(report("ham", DISPUTED.raw)) == TAKEN
     await dovecot.until_learned()
 
-    assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="insisted") == 1
+    assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="reinforced") == 1
     assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="already") == 1
 
 

@@ -241,15 +241,15 @@ async def test_an_error_that_no_request_should_meet_is_logged_as_a_fault(
     assert "inner detail" in str(record.exc_info)
 
 
-async def test_a_user_who_says_it_again_insists_and_may_take_it_back(http: RunningHttpListener) -> None:
+async def test_a_user_who_says_it_again_reinforces_and_may_take_it_back(http: RunningHttpListener) -> None:
     await teach_dispute(http.spam_filter)
     before = (await http.ask("/v1/model")).json["learned"]
 
-    insisted, again = [(await http.ask("/v1/learn?label=ham", DISPUTED.raw, User="bob")) for _ in range(2)]
+    reinforced, again = [(await http.ask("/v1/learn?label=ham", DISPUTED.raw, User="bob")) for _ in range(2)]
 
-    assert (insisted.status, insisted.json["outcome"], insisted.json["label"]) == (200, "insisted", "ham")
-    assert insisted.json["told"].startswith("insisted on ham: P 0.")
-    assert insisted.json["after"]["probability"] < insisted.json["before"]["probability"]
+    assert (reinforced.status, reinforced.json["outcome"], reinforced.json["label"]) == (200, "reinforced", "ham")
+    assert reinforced.json["told"].startswith("reinforced ham: P 0.")
+    assert reinforced.json["after"]["probability"] < reinforced.json["before"]["probability"]
     assert (again.status, again.json["outcome"]) == (200, "already")
     assert (await http.ask("/v1/model")).json["learned"] == before
     assert (await http.ask("/v1/unlearn", DISPUTED.raw)).json["outcome"] == "unlearned"

@@ -61,7 +61,7 @@ async def test_several_messages_are_learned_one_by_one(smtp: RunningSmtp) -> Non
     assert (await smtp.model.totals()).messages == (0, 2)
 
 
-async def test_a_mail_with_several_messages_insists_on_none_of_them(smtp: RunningSmtp) -> None:
+async def test_a_mail_with_several_messages_reinforces_on_none_of_them(smtp: RunningSmtp) -> None:
     await teach_dispute(smtp.spam_filter, actor="192.0.2.1")
     before = await smtp.model.entry(DISPUTED.key)
     two = wrap_as_forward(DISPUTED.raw).replace(
@@ -220,13 +220,13 @@ async def test_a_person_who_says_it_again_is_believed_and_a_retry_is_not(smtp: R
     await teach_dispute(smtp.spam_filter, actor="192.0.2.1")
     messages, disagreements = (await smtp.model.totals()).messages, disagreement(smtp)
 
-    insisted, retry = [await smtp.send(DISPUTED.raw, HAM) for _ in range(2)]
+    reinforced, retry = [await smtp.send(DISPUTED.raw, HAM) for _ in range(2)]
 
-    assert insisted.startswith("250 2.0.0 insisted on ham: P 0.")
-    assert ", was unsure, now ham; " in insisted
+    assert reinforced.startswith("250 2.0.0 reinforced ham: P 0.")
+    assert ", was unsure, now ham; " in reinforced
     assert retry.startswith("250 2.0.0 already learned as ham, nothing changed: P 0.")
     assert (await smtp.model.totals()).messages == messages
-    for outcome in ("insisted", "already"):
+    for outcome in ("reinforced", "already"):
         assert smtp.metric("nbstream_feedback_total", source="smtp", label="ham", outcome=outcome) == 1
     assert disagreement(smtp) == disagreements + 1
 

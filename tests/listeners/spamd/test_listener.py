@@ -159,7 +159,7 @@ async def test_tell_learns_relearns_and_forgets(spamd: RunningSpamdListener) -> 
         assert spamd.metric("nbstream_feedback_total", source="spamd", label=label, outcome=outcome) == 1
 
 
-async def test_tell_insists_for_a_person_and_not_for_a_retry(spamd: RunningSpamdListener) -> None:
+async def test_tell_reinforces_for_a_person_and_not_for_a_retry(spamd: RunningSpamdListener) -> None:
     await teach_dispute(spamd.opened_filter.spam_filter)
     learned = spamd.learned
 
@@ -167,7 +167,7 @@ async def test_tell_insists_for_a_person_and_not_for_a_retry(spamd: RunningSpamd
 
     assert changes == [["DidSet: local"], []]
     assert spamd.learned == learned
-    assert spamd.metric("nbstream_feedback_total", source="spamd", label="ham", outcome="insisted") == 1
+    assert spamd.metric("nbstream_feedback_total", source="spamd", label="ham", outcome="reinforced") == 1
 
 
 async def test_a_report_to_others_only_changes_nothing(spamd: RunningSpamdListener) -> None:

@@ -28,7 +28,7 @@ from nbstream.listeners.stream import queue as stream_queue
 from nbstream.listeners.stream.listener import StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import Insistence
+from nbstream.policy.lesson_source import Reinforcement
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.server.background import BackgroundTasks
 from nbstream.server.limits import BytesInFlight
@@ -81,12 +81,12 @@ class FaultyFilter(Filter):
         label: str,
         source: str,
         actor: str = "",
-        insistence: Insistence = Insistence.NEVER,
-        insisted_version: str | None = None,
+        reinforcement: Reinforcement = Reinforcement.NEVER,
+        reinforced_version: str | None = None,
     ) -> FeedbackResult:
         if isinstance(self.error, CountsFull):
             raise self.error
-        return await super().learn(message, label, source, actor, insistence, insisted_version)
+        return await super().learn(message, label, source, actor, reinforcement, reinforced_version)
 
 
 @dataclass

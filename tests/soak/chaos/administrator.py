@@ -48,7 +48,7 @@ class Administrator:
 
     async def run(self) -> None:
         """Use the page until the end."""
-        ways: list[Callable[[Host], Awaitable[object]]] = [self._follow_link, self._teach, self._insist]
+        ways: list[Callable[[Host], Awaitable[object]]] = [self._follow_link, self._teach, self._reinforce]
         ways += [self._follow_link, self._teach, self._undo, self._release, self._log_out]
         weights = [8, 4, 2, 8, 4, 1, 2, 0.2]
         while not self._finishing.is_set():
@@ -88,11 +88,11 @@ class Administrator:
             await asyncio.sleep(_RETRY_SECONDS)
             host = self._generator.choice(self._hosts)
 
-    async def _insist(self, host: Host) -> None:
+    async def _reinforce(self, host: Host) -> None:
         number = self._choose_number(new=0.0)
-        button = await self._session.insisting_button(host, key_of(number))
+        button = await self._session.reinforcing_button(host, key_of(number))
         if button:
-            await self._teachers.teaching.by_insisting(self._session, host, number, *button)
+            await self._teachers.teaching.by_reinforcing(self._session, host, number, *button)
 
     async def _undo(self, host: Host) -> None:
         await self._teachers.teaching.by_page_undo(self._session, host, self._choose_number(new=0.0))

@@ -31,8 +31,8 @@ VIEWS = (
 _LINK = re.compile(r'href="(/ui/[^"]*)"')
 _HIDDEN_FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
 _UNDO_FORM = re.compile(r'<form method="post" action="/ui/undo".*?</form>', re.DOTALL)
-_INSIST_FORM = re.compile(
-    r'name="action" value="(insist-\w+)">\s*<input type="hidden" name="version" value="(\w+)"'
+_REINFORCE_FORM = re.compile(
+    r'name="action" value="(reinforce-\w+)">\s*<input type="hidden" name="version" value="(\w+)"'
 )
 _HELD_MAIL = re.compile(r'name="id" value="(\w{24})".*?m(\d+)\.\d+@sender\.example', re.DOTALL)
 _EXPECTED = {200, 303, 403, 404, 503}
@@ -42,7 +42,7 @@ _EXPECTED = {200, 303, 403, 404, 503}
 _CHANGES = (
     "The message was learned as ",
     "The message was relearned as ",
-    "You insisted on ",
+    "You reinforced ",
     "The lesson was taken back: ",
 )
 _SAME = (
@@ -90,14 +90,14 @@ class PageSession:
         """Press the button of a label, or the one that takes the lesson back."""
         return await self._teach(host, key, {"action": label or "unlearn"})
 
-    async def insist(self, host: Host, key: str, action: str, version: str) -> Answer:
-        """Press the button that ``insisting_button`` has found."""
+    async def reinforce(self, host: Host, key: str, action: str, version: str) -> Answer:
+        """Press the button that ``reinforcing_button`` has found."""
         return await self._teach(host, key, {"action": action, "version": version})
 
-    async def insisting_button(self, host: Host, key: str) -> tuple[str, str] | None:
-        """Return the action and the version of the button to insist, None where the page has none."""
+    async def reinforcing_button(self, host: Host, key: str) -> tuple[str, str] | None:
+        """Return the action and the version of the button to reinforce, None where the page has none."""
         _, text = await self.read(host, f"/ui/messages/{key}")
-        found = _INSIST_FORM.search(text)
+        found = _REINFORCE_FORM.search(text)
         return (found[1], found[2]) if found else None
 
     async def undo(self, host: Host, key: str) -> Answer:

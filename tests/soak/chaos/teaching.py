@@ -98,12 +98,12 @@ class Teaching:
         """Teach a checked message with the buttons of the page."""
         return await self._attempt("page", host, number, label, page.teach(host, key_of(number), label))
 
-    async def by_insisting(
+    async def by_reinforcing(
         self, page: PageSession, host: Host, number: int, action: str, version: str
     ) -> FeedbackOutcome:
-        """Insist with the button of the page."""
-        asking, label = page.insist(host, key_of(number), action, version), action.removeprefix("insist-")
-        return await self._attempt("insisting", host, number, label, asking)
+        """Reinforce with the button of the page."""
+        asking, label = page.reinforce(host, key_of(number), action, version), action.removeprefix("reinforce-")
+        return await self._attempt("reinforcing", host, number, label, asking)
 
     async def by_page_undo(self, page: PageSession, host: Host, number: int) -> FeedbackOutcome:
         """Undo all that was taught of a message, on the page."""

@@ -117,7 +117,7 @@ async def test_a_lesson_says_what_it_changed_and_changes_the_next_verdict(site: 
     assert (record["learned"]["source"], record["learned"]["actor"]) == ("page", "page ann")
 
 
-async def test_who_insists_does_so_on_purpose_and_once(site: Site) -> None:
+async def test_who_reinforces_does_so_on_purpose_and_once(site: Site) -> None:
     await teach_dispute(site.http.spam_filter)
     message_id = await site.check(DISPUTED.raw)
 
@@ -125,14 +125,14 @@ async def test_who_insists_does_so_on_purpose_and_once(site: Site) -> None:
         told = await act(browser, message_id, "ham")
         page = await browser.get(PATH + message_id)
         version = hidden(page.text, "version")
-        first = await act(browser, message_id, "insist-ham", version=version)
-        again = await act(browser, message_id, "insist-ham", version=version)
-        wrong = await act(browser, message_id, "insist-spam", version=version)
+        first = await act(browser, message_id, "reinforce-ham", version=version)
+        again = await act(browser, message_id, "reinforce-ham", version=version)
+        wrong = await act(browser, message_id, "reinforce-spam", version=version)
 
     assert told.startswith("Nothing was learned: the message is learned as ham already.")
     assert "still contradicts the label ham" in told
-    assert "Insist on ham" in buttons(page.text)
-    assert first.startswith("You insisted on ham")
+    assert "Reinforce ham" in buttons(page.text)
+    assert first.startswith("You reinforced ham")
     assert again == wrong == "Nothing was changed: somebody has taught this message meanwhile. Look at it again."
 
 
@@ -164,7 +164,7 @@ async def test_what_is_selected_in_the_list_is_taught_with_a_result_for_each(sit
         taught = await browser.get(path)
         back = await browser.post(path, {"action": "unlearn", "id": ids[0]})
         refused = [
-            (await browser.post(path, {"action": "insist-ham", "id": ids[0]})).status,
+            (await browser.post(path, {"action": "reinforce-ham", "id": ids[0]})).status,
             (await browser.post(path, {"action": "ham"})).status,
             (await reader.post(path, {"action": "ham", "id": ids[0]})).status,
         ]

@@ -229,7 +229,7 @@ async def test_what_is_learned_without_people_stands_beside_what_people_taught(
     assert "Learned Learned automatically Needed" in shown
     assert "ham 0 1,234 200 200" in shown
     assert "dropped by nbstream forget-auto" in shown
-    assert "kept mail" not in shown
+    assert "implicit ham" not in shown
 
 
 async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teacher: Browser) -> None:

@@ -1,11 +1,11 @@
-"""Kept mail: where people move nothing but spam, what they leave where it is counts as ham, until they teach ham.
+"""Implicit ham: where people move nothing but spam, what they leave in place counts as ham until they teach ham.
 
 Rules:
 
-- A message is kept when nobody labelled it for some time, in whatever model, and its verdict did not send it to
-  Junk. It is learned as ham without people, once, and a person's label takes that back. What a sender list
-  decided is no kept mail.
-- Kept mail is learned, and counts, as long as people have taught fewer ham than the model needs. After that its
+- A message is implicit ham when nobody labelled it for some time, in whatever model, and its verdict did not send
+  it to Junk. It is learned as ham without people, once, and a person's label takes that back. What a sender list
+  decided is no implicit ham.
+- Implicit ham is learned, and counts, as long as people have taught fewer ham than the model needs. After that its
   lessons stay, with the bounded effect that all automatic lessons have, and no more are added.
 - No check waits for it. A walk takes the oldest of the remembered messages in bounded steps. Several processes may
   walk: the ledger has each message once.
@@ -25,7 +25,7 @@ from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import HAM
 from nbstream.errors import StoreIncompatible
 from nbstream.filter.autolearner import learn_automatically
-from nbstream.policy.autolearn import WEIGHT_SHARE, counts_kept_mail, is_kept_ham
+from nbstream.policy.autolearn import WEIGHT_SHARE, counts_implicit_ham, is_kept_ham
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import LedgerEntry
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-KEPT_MAIL_SOURCE = "kept"
+IMPLICIT_HAM_SOURCE = "kept"
 _HAM = CLASSES[HAM]
 _STEP = 100  # messages a walk: each takes two milliseconds of this process
 
 
-class KeptMailLearner:
-    """Learns kept mail as ham without people, with the ``parts`` of a filter that uses what is learned so.
+class ImplicitHamLearner:
+    """Learns implicit ham as ham without people, with the ``parts`` of a filter that uses what is learned so.
 
     ``report_outcome`` is called for each message with its label and its outcome: ``kept`` (it is learned),
     ``already``, ``human``, ``unsure`` (the present counts do not call it ham) or ``failed``.
@@ -61,9 +61,9 @@ class KeptMailLearner:
         self._report_outcome = report_outcome
 
     async def is_needed(self) -> bool:
-        """Return whether kept mail counts. Raises ``StoreUnavailable``."""
+        """Return whether implicit ham counts. Raises ``StoreUnavailable``."""
         _, totals = await self._parts.counts.look_up(())
-        return counts_kept_mail(totals, self._needed)
+        return counts_implicit_ham(totals, self._needed)
 
     async def learn(self, message: CheckedMessage) -> bool:
         """Learn a message that was kept, and return whether it was. Raises ``StoreUnavailable``."""
@@ -72,7 +72,7 @@ class KeptMailLearner:
         try:
             outcome = await self._learn(message)
         except StoreIncompatible as error:  # of this message alone: another program wrote its ledger entry
-            _log.warning("message %s is not learned as kept mail: %s", message.key, error)
+            _log.warning("message %s is not learned as implicit ham: %s", message.key, error)
             outcome = "failed"
         self._report_outcome(_HAM, outcome)
         return outcome == "kept"
@@ -88,13 +88,13 @@ class KeptMailLearner:
         weight = round(WEIGHT_SHARE * lesson_weight(check.score, _HAM))
         column = automatic_columns((await parts.counts.look_up_automatic(())).generation)[HAM]
         version, tokens, now = secrets.token_hex(8), message.tokens.all, parts.clock()
-        entry = LedgerEntry(version, column, weight, tokens, now, KEPT_MAIL_SOURCE, "", check.score)
+        entry = LedgerEntry(version, column, weight, tokens, now, IMPLICIT_HAM_SOURCE, "", check.score)
         assessment = Assessment(check.probability, str(check.verdict))
         outcome = await learn_automatically(parts.model, parts.counts, message.key, entry, assessment)
         return "kept" if outcome == "learned" else outcome
 
 
-class KeptMailWalk:
+class ImplicitHamWalk:
     """Walks over the remembered messages that were checked ``kept_seconds`` ago or earlier, the oldest first.
 
     ``remembered`` is ``RecentMessages.oldest_between``.
@@ -102,7 +102,7 @@ class KeptMailWalk:
 
     def __init__(
         self,
-        learner: KeptMailLearner,
+        learner: ImplicitHamLearner,
         remembered: Callable[[float, float, int], AsyncIterator[tuple[float, CheckedMessage | None]]],
         kept_seconds: float,
         clock: Callable[[], float] = time.time,

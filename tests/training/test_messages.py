@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbstream.training.folder_roles import folder_role
-from nbstream.training.letters import Folder, FolderRole, LetterFlags, needs_header, read_header, reading_order
+from nbstream.training.messages import Folder, FolderRole, MessageFlags, needs_header, read_header, reading_order
 
 HEADER = (
     b"Received: from a by b;\n\tSat, 28 Nov 2026 05:00:00 +0000\nX-Nbstream: spam; probability=1\n"
@@ -58,7 +58,7 @@ def test_sent_mail_is_read_first() -> None:
 
 
 def test_no_header_of_the_unread_inbox_is_read() -> None:
-    assert not needs_header(FolderRole.INBOX, LetterFlags.NONE)
-    assert not needs_header(FolderRole.TRASH, LetterFlags.SEEN)
-    assert needs_header(FolderRole.INBOX, LetterFlags.SEEN)
-    assert needs_header(FolderRole.JUNK, LetterFlags.NONE)
+    assert not needs_header(FolderRole.INBOX, MessageFlags.NONE)
+    assert not needs_header(FolderRole.TRASH, MessageFlags.SEEN)
+    assert needs_header(FolderRole.INBOX, MessageFlags.SEEN)
+    assert needs_header(FolderRole.JUNK, MessageFlags.NONE)

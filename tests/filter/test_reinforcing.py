@@ -19,7 +19,7 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.filter import Contradiction, FeedbackOutcome, FeedbackResult, Filter, FilterParts, FilterPolicy
-from nbstream.policy.lesson_source import INSIST_PAUSE_SECONDS, FeedbackSource, Insistence
+from nbstream.policy.lesson_source import REINFORCEMENT_PAUSE_SECONDS, FeedbackSource, Reinforcement
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry
@@ -35,7 +35,7 @@ from tests.harness.waiting import DEADLINE_SECONDS
 
 DAY = 86_400.0
 KEY = DISPUTED.key
-BY_HAND = Insistence.AFTER_PAUSE
+BY_HAND = Reinforcement.AFTER_PAUSE
 NEVER_HAM = FilterPolicy(ThresholdPolicy(unsure=1e-15), {"spam": 1, "ham": 1})
 """A policy by which every message contradicts the label ham, whatever weight its lesson has."""
 
@@ -59,9 +59,9 @@ class Site:
         self.filter = with_parts(make_filter(client), clock=self.clock)
 
     async def say(
-        self, label: str = "ham", source: str = "smtp", actor: str = "ann", insistence: Insistence = BY_HAND
+        self, label: str = "ham", source: str = "smtp", actor: str = "ann", reinforcement: Reinforcement = BY_HAND
     ) -> FeedbackResult:
-        return await self.filter.learn(DISPUTED, label, source, actor, insistence)
+        return await self.filter.learn(DISPUTED, label, source, actor, reinforcement)
 
     async def entry(self) -> LedgerEntry:
         entry = await self.model.entry(KEY)
@@ -74,7 +74,7 @@ async def disputed_site(client: Redis, similar: int = 20) -> AsyncIterator[Site]
     """A site on which the verdict of ``DISPUTED`` contradicts what ann said of it by mail, eleven minutes ago."""
     site = Site(client)
     await teach_dispute(site.filter, similar=similar)
-    site.clock.now += INSIST_PAUSE_SECONDS + 60
+    site.clock.now += REINFORCEMENT_PAUSE_SECONDS + 60
     yield site
 
 
@@ -91,7 +91,7 @@ async def test_the_same_label_again_gives_more_weight_and_the_message_counts_onc
     lesson = await site.say()
 
     entry = await site.entry()
-    assert (lesson.outcome, lesson.label) == (FeedbackOutcome.INSISTED, "ham")
+    assert (lesson.outcome, lesson.label) == (FeedbackOutcome.REINFORCED, "ham")
     assert lesson.after.probability < lesson.before.probability
     assert await site.filter.check(DISPUTED) == lesson.after
     assert first.weight < entry.weight <= MAX_ENTRY_WEIGHT
@@ -106,33 +106,35 @@ async def test_the_smallest_weight_that_is_enough_is_taken(site: Site) -> None:
 
         lesson = await site.filter.with_policy(policy).learn(DISPUTED, "ham", "smtp", "ann", BY_HAND)
 
-        assert lesson.outcome is FeedbackOutcome.INSISTED
+        assert lesson.outcome is FeedbackOutcome.REINFORCED
         assert lesson.contradiction is None
         weights.append((await site.entry()).weight)
-        site.clock.now += INSIST_PAUSE_SECONDS
+        site.clock.now += REINFORCEMENT_PAUSE_SECONDS
 
     assert first.weight < weights[0] < weights[1] < MAX_ENTRY_WEIGHT
 
 
-async def test_who_insists_on_what_was_seen_leaves_alone_what_came_since(site: Site) -> None:
+async def test_who_reinforces_on_what_was_seen_leaves_alone_what_came_since(site: Site) -> None:
     check, seen = await site.filter.check(DISPUTED), (await site.entry()).version
 
-    async def insist(share: float, version: str | None) -> FeedbackOutcome:
+    async def reinforce(share: float, version: str | None) -> FeedbackOutcome:
         policy = FilterPolicy(ThresholdPolicy(unsure=share * check.probability), {"spam": 1, "ham": 1})
         spam_filter = site.filter.with_policy(policy)
         return (
-            await spam_filter.learn(DISPUTED, "ham", "page", "ann", Insistence.AT_ONCE, insisted_version=version)
+            await spam_filter.learn(
+                DISPUTED, "ham", "page", "ann", Reinforcement.AT_ONCE, reinforced_version=version
+            )
         ).outcome
 
-    assert await insist(0.99, seen) is FeedbackOutcome.INSISTED
+    assert await reinforce(0.99, seen) is FeedbackOutcome.REINFORCED
     entry = await site.entry()
-    assert await insist(0.5, seen) is FeedbackOutcome.ALREADY
+    assert await reinforce(0.5, seen) is FeedbackOutcome.ALREADY
     assert await site.entry() == entry
-    assert await insist(0.5, entry.version) is FeedbackOutcome.INSISTED
+    assert await reinforce(0.5, entry.version) is FeedbackOutcome.REINFORCED
 
 
 @pytest.mark.parametrize("label", ["spam", None])
-async def test_who_insists_on_what_was_seen_teaches_nothing_where_it_is_gone(
+async def test_who_reinforces_on_what_was_seen_teaches_nothing_where_it_is_gone(
     site: Site, label: str | None
 ) -> None:
     seen = (await site.entry()).version
@@ -142,7 +144,9 @@ async def test_who_insists_on_what_was_seen_teaches_nothing_where_it_is_gone(
         await site.filter.unlearn(DISPUTED, "smtp")
     before = await stored(site.model)
 
-    lesson = await site.filter.learn(DISPUTED, "ham", "page", "ann", Insistence.AT_ONCE, insisted_version=seen)
+    lesson = await site.filter.learn(
+        DISPUTED, "ham", "page", "ann", Reinforcement.AT_ONCE, reinforced_version=seen
+    )
 
     assert lesson.outcome is (FeedbackOutcome.ALREADY if label else FeedbackOutcome.UNKNOWN)
     assert await stored(site.model) == before
@@ -154,9 +158,9 @@ async def test_the_bound_holds_however_often_it_is_said(site: Site) -> None:
     for _ in range(3):
         lesson = await site.say()
         outcomes.append(lesson.outcome)
-        site.clock.now += 2 * INSIST_PAUSE_SECONDS
+        site.clock.now += 2 * REINFORCEMENT_PAUSE_SECONDS
 
-    assert outcomes == [FeedbackOutcome.INSISTED, FeedbackOutcome.ALREADY, FeedbackOutcome.ALREADY]
+    assert outcomes == [FeedbackOutcome.REINFORCED, FeedbackOutcome.ALREADY, FeedbackOutcome.ALREADY]
     assert (await site.entry()).weight == MAX_ENTRY_WEIGHT
     assert lesson.contradiction == Contradiction(has_most_weight=True, wait_seconds=0.0)
 
@@ -167,7 +171,7 @@ async def test_a_repeat_within_ten_minutes_is_a_retry_and_changes_nothing(site: 
     for message in SIMILAR[20:40]:
         await site.filter.learn(message, "spam", "test")
     before = await stored(site.model)
-    site.clock.now += INSIST_PAUSE_SECONDS - 1
+    site.clock.now += REINFORCEMENT_PAUSE_SECONDS - 1
 
     lesson = await site.say()
 
@@ -175,16 +179,16 @@ async def test_a_repeat_within_ten_minutes_is_a_retry_and_changes_nothing(site: 
     assert lesson.contradiction == Contradiction(has_most_weight=False, wait_seconds=1.0)
     assert await stored(site.model) == before
     site.clock.now += 1
-    assert (await site.say()).outcome is FeedbackOutcome.INSISTED
+    assert (await site.say()).outcome is FeedbackOutcome.REINFORCED
 
 
-async def test_many_messages_are_insisted_on_where_the_source_says_so(site: Site) -> None:
+async def test_many_messages_are_reinforced_where_the_source_says_so(site: Site) -> None:
     results: list[Any] = []
-    source = FeedbackSource("cli", "user ann", Insistence.AT_ONCE)
+    source = FeedbackSource("cli", "user ann", Reinforcement.AT_ONCE)
 
     await site.filter.learn_many(labelled(messages([DISPUTED, SIMILAR[30]]), "ham"), source, results.append)
 
-    assert [result.outcome for result in results] == [FeedbackOutcome.INSISTED, FeedbackOutcome.LEARNED]
+    assert [result.outcome for result in results] == [FeedbackOutcome.REINFORCED, FeedbackOutcome.LEARNED]
 
 
 async def messages(batch: Sequence[Any]) -> AsyncIterator[Any]:
@@ -192,11 +196,11 @@ async def messages(batch: Sequence[Any]) -> AsyncIterator[Any]:
         yield message
 
 
-async def test_while_the_verdict_agrees_or_the_model_learns_nothing_is_insisted_on(client: Redis) -> None:
+async def test_while_the_verdict_agrees_or_the_model_learns_nothing_is_reinforced(client: Redis) -> None:
     site = Site(client)
     learning = Filter(site.filter.parts, replace(site.filter.policy, min_learned={"spam": 1000, "ham": 1}))
     await teach_dispute(site.filter)
-    site.clock.now += INSIST_PAUSE_SECONDS
+    site.clock.now += REINFORCEMENT_PAUSE_SECONDS
 
     young = await learning.learn(DISPUTED, "ham", "smtp", "ann", BY_HAND)
     agreed = await site.filter.learn(SIMILAR[0], "spam", "http", "bob", BY_HAND)
@@ -205,7 +209,7 @@ async def test_while_the_verdict_agrees_or_the_model_learns_nothing_is_insisted_
     assert (agreed.outcome, agreed.contradiction) == (FeedbackOutcome.ALREADY, None)
 
 
-async def test_two_who_insist_at_once_make_one_step(
+async def test_two_who_reinforce_at_once_make_one_step(
     client: Redis, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
     async with disputed_site(client) as site:
@@ -231,17 +235,17 @@ async def test_two_who_insist_at_once_make_one_step(
                 await each.aclose()
 
         outcomes = sorted(str(lesson.outcome) for lesson in lessons)
-        assert outcomes == ["already", "insisted"]
+        assert outcomes == ["already", "reinforced"]
         assert (await site.model.totals()).messages == before.messages
         assert await stored(site.model) == await summed(site.model)
         records = [record async for record in site.model.history.records() if record.message_key == KEY]
-        assert [record.description for record in records] == ["insisted on ham", "learned ham"]
+        assert [record.description for record in records] == ["reinforced ham", "learned ham"]
 
 
 @pytest.mark.parametrize(
     ("label", "outcome"), [("spam", FeedbackOutcome.RELEARNED), (None, FeedbackOutcome.LEARNED)]
 )
-async def test_who_insists_while_another_changes_the_message_has_the_last_word(
+async def test_who_reinforces_while_another_changes_the_message_has_the_last_word(
     client: Redis, shared_redis: RedisServer, tmp_path: Path, label: str | None, outcome: FeedbackOutcome
 ) -> None:
     async with disputed_site(client) as site:
@@ -268,14 +272,14 @@ async def test_who_insists_while_another_changes_the_message_has_the_last_word(
 
 
 steps = st.lists(
-    st.tuples(st.sampled_from([DISPUTED, *SIMILAR[:4]]), st.sampled_from(["ham", "spam", "insist", None])),
+    st.tuples(st.sampled_from([DISPUTED, *SIMILAR[:4]]), st.sampled_from(["ham", "spam", "reinforce", None])),
     max_size=12,
 )
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
-async def test_learning_insisting_and_unlearning_in_any_order_is_exact_in_redis_and_in_memory(
+async def test_learning_reinforcing_and_unlearning_in_any_order_is_exact_in_redis_and_in_memory(
     client: Redis, steps: list[tuple[Any, str | None]]
 ) -> None:
     await client.flushall()
@@ -285,10 +289,10 @@ async def test_learning_insisting_and_unlearning_in_any_order_is_exact_in_redis_
     filters = [filter_over(model, clock) for model in (redis_model, memory)]
     for message, step in steps:
         clock.now += DAY
-        label = (await redis_model.entry(message.key) or entry_of("ham")).label if step == "insist" else step
-        insistence = Insistence.AT_ONCE if step == "insist" else Insistence.NEVER
+        label = (await redis_model.entry(message.key) or entry_of("ham")).label if step == "reinforce" else step
+        reinforcement = Reinforcement.AT_ONCE if step == "reinforce" else Reinforcement.NEVER
         outcomes = [
-            (await spam_filter.learn(message, label, "test", "", insistence)).outcome
+            (await spam_filter.learn(message, label, "test", "", reinforcement)).outcome
             if label
             else (await spam_filter.unlearn(message, "test")).outcome
             for spam_filter in filters

@@ -1,4 +1,4 @@
-//! `nbn_take_apart`: the bytes of a message become its key and its tokens.
+//! `nbn_tokenize`: the bytes of a message become its key and its tokens.
 
 use std::ffi::c_void;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -14,10 +14,10 @@ const IS_MAIL: u32 = 1;
 /// Flags, three sizes, the key.
 const HEAD_BYTES: usize = 4 * 4 + 24;
 
-/// `nbn_take_apart_options` of the interface.
+/// `nbn_tokenize_options` of the interface.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub struct TakeApartOptions {
+pub struct TokenizeOptions {
     look_bytes: u64,
     max_parts: u64,
     max_depth: u64,
@@ -42,10 +42,10 @@ type Ask = extern "C" fn(
 /// `raw` points to `length` bytes, `output` to `capacity` bytes that nobody else uses, and `options` to options; all
 /// of them stay valid for the call. `ask` may be called by this thread during the call.
 #[no_mangle]
-pub unsafe extern "C" fn nbn_take_apart(
+pub unsafe extern "C" fn nbn_tokenize(
     raw: *const u8,
     length: usize,
-    options: *const TakeApartOptions,
+    options: *const TokenizeOptions,
     ask: Ask,
     output: *mut u8,
     capacity: usize,
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn nbn_take_apart(
         )
     };
     // Nothing that a panic interrupts is used afterwards: all of it belongs to this call.
-    let taken = catch_unwind(AssertUnwindSafe(|| take_apart(raw, &options, ask)));
+    let taken = catch_unwind(AssertUnwindSafe(|| read_and_tokenize(raw, &options, ask)));
     match taken {
         Ok(Ok(taken)) => taken.write(output) as i64,
         Ok(Err(HandBack)) | Err(_) => HANDED_BACK,
@@ -71,13 +71,13 @@ pub unsafe extern "C" fn nbn_take_apart(
 }
 
 /// What a message consists of.
-struct TakenApart {
+struct Tokenized {
     is_mail: bool,
     key: Key,
     tokens: Tokens,
 }
 
-fn take_apart(raw: &[u8], options: &TakeApartOptions, ask: Ask) -> Result<TakenApart, HandBack> {
+fn read_and_tokenize(raw: &[u8], options: &TokenizeOptions, ask: Ask) -> Result<Tokenized, HandBack> {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let limits = Limits {
         look_bytes: size(options.look_bytes),
@@ -90,14 +90,14 @@ fn take_apart(raw: &[u8], options: &TakeApartOptions, ask: Ask) -> Result<TakenA
     };
     let foreign = &mut Caller { ask };
     let message = Message::parse(raw, limits, options.is_bare_text != 0)?;
-    Ok(TakenApart {
+    Ok(Tokenized {
         is_mail: message.is_mail(),
         key: message.key(foreign)?,
         tokens: tokenize(&message, &tokenizer_options, foreign)?,
     })
 }
 
-impl TakenApart {
+impl Tokenized {
     /// Writes all of it to `output` if it fits, and returns how many bytes it needs.
     fn write(&self, output: &mut [u8]) -> usize {
         let groups = self.tokens.lines();
@@ -154,7 +154,7 @@ impl Foreign for Caller {
     }
 }
 
-/// Gives the answer to a question that `nbn_take_apart` asks; see the interface.
+/// Gives the answer to a question that `nbn_tokenize` asks; see the interface.
 ///
 /// # Safety
 ///

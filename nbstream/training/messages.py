@@ -1,7 +1,8 @@
-"""Accounts, folders and letters: what is known of a message before it is learned.
+"""Accounts, folders and messages: what is known of a message before it is learned.
 
-Rules: pure. A letter is what its folder and its header say; the message itself is read when it is learned. What is
-kept of all letters of a site is numbers, since there may be millions of them: a message id is a hash of 63 bits.
+Rules: pure. A message is what its folder and its header say; the message itself is read when it is learned. What
+is kept of all messages of a site is numbers, since there may be millions of them: a message id is a hash of 63
+bits.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ HEADER_FIELDS = ("From", "Date", "Subject", "Message-ID", "In-Reply-To", "Receiv
 MAX_FOLDERS = 2_000
 """So many folders of an account are looked at."""
 
-MAX_LETTERS = 20_000
-"""So many letters of a folder are looked at: the newest, and of an mbox the last."""
+MAX_MESSAGES = 20_000
+"""So many messages of a folder are looked at: the newest, and of an mbox the last."""
 
-TOO_MANY_LETTERS = f"has more than {MAX_LETTERS:,} letters: older ones are left out"
-EMPTY_LETTER = "has an empty letter"
+TOO_MANY_MESSAGES = f"has more than {MAX_MESSAGES:,} messages: older ones are left out"
+EMPTY_MESSAGE = "has an empty message"
 
 
 class FolderRole(StrEnum):
@@ -45,8 +46,8 @@ class FolderRole(StrEnum):
     OTHER = "other"
 
 
-class LetterFlags(Flag):
-    """The flags of a letter, by the names of IMAP; the last two are the keywords ``$Junk`` and ``$NotJunk``."""
+class MessageFlags(Flag):
+    """The flags of a message, by the names of IMAP; the last two are the keywords ``$Junk`` and ``$NotJunk``."""
 
     NONE = 0
     SEEN = auto()
@@ -76,8 +77,8 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterHeader:
-    """What the header of a letter says.
+class MessageHeader:
+    """What the header of a message says.
 
     ``identity`` is the same for copies of a message, ``message_id`` and ``answers`` (the message that this one
     answers) are hashes; 0 stands for none. ``sender`` is an address in lower case. ``received`` is when the last
@@ -94,7 +95,7 @@ class LetterHeader:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class MailboxMessage:
     """A message of a folder, before it is read as a whole.
 
     ``locator`` is what its source finds it by, in some 60 bytes at most. ``arrived`` is in seconds since the
@@ -105,15 +106,15 @@ class Letter:
 
     folder: Folder
     locator: bytes
-    flags: LetterFlags
+    flags: MessageFlags
     arrived: int
     size: int
-    header: LetterHeader = LetterHeader()
+    header: MessageHeader = MessageHeader()
 
 
 @dataclass(frozen=True, slots=True)
-class LetterPlace:
-    """Where a letter that is to be learned is; ``number`` is its place in the order of learning."""
+class MessagePlace:
+    """Where a message that is to be learned is; ``number`` is its place in the order of learning."""
 
     number: int
     account: Account
@@ -125,7 +126,7 @@ class LetterPlace:
 
 
 class SkippedMail(InputError):
-    """An account, a folder or a letter that is left out: ``place`` names it, ``why`` is one of few sentences."""
+    """An account, a folder or a message that is left out: ``place`` names it, ``why`` is one of few sentences."""
 
     def __init__(self, place: str, why: str) -> None:
         super().__init__(place, why)
@@ -149,45 +150,45 @@ class MailSource(Protocol):
     def accounts(self, skip: Skip) -> Iterator[Account]:
         """Yield the accounts."""
 
-    def letters(self, account: Account, skip: Skip) -> Iterator[Letter]:
-        """Yield the letters of an account, those of the folders for sent mail first, those of Junk next.
+    def messages(self, account: Account, skip: Skip) -> Iterator[MailboxMessage]:
+        """Yield the messages of an account, those of the folders for sent mail first, those of Junk next.
 
-        Nothing is changed in the mailboxes, and no connection stays open after the last letter.
+        Nothing is changed in the mailboxes, and no connection stays open after the last message.
         """
 
-    def read(self, places: Sequence[LetterPlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
-        """Yield number and bytes of each of these letters, if it is still there; one message is in memory.
+    def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
+        """Yield number and bytes of each of these messages, if it is still there; one message is in memory.
 
         They come in the given order, or account by account where it costs much to change the account. It is
         called in a process of its own.
         """
 
 
-def needs_header(role: FolderRole, flags: LetterFlags) -> bool:
-    """Return whether the choice looks at the header of such a letter; those of an unread inbox stay unread."""
-    if role in {FolderRole.TRASH, FolderRole.DRAFTS, FolderRole.OTHER} or flags & LetterFlags.DELETED:
+def needs_header(role: FolderRole, flags: MessageFlags) -> bool:
+    """Return whether the choice looks at the header of such a message; those of an unread inbox stay unread."""
+    if role in {FolderRole.TRASH, FolderRole.DRAFTS, FolderRole.OTHER} or flags & MessageFlags.DELETED:
         return False
-    return role is not FolderRole.INBOX or bool(flags & LetterFlags.SEEN)
+    return role is not FolderRole.INBOX or bool(flags & MessageFlags.SEEN)
 
 
-def keyword_flags(keywords: Iterable[str]) -> LetterFlags:
-    """Return the flags that the keywords of a letter stand for: ``$Junk`` and its like in mail programs."""
-    flags = LetterFlags.NONE
+def keyword_flags(keywords: Iterable[str]) -> MessageFlags:
+    """Return the flags that the keywords of a message stand for: ``$Junk`` and its like in mail programs."""
+    flags = MessageFlags.NONE
     for keyword in keywords:
-        flags |= _KEYWORDS.get(keyword.strip().lower().lstrip("$"), LetterFlags.NONE)
+        flags |= _KEYWORDS.get(keyword.strip().lower().lstrip("$"), MessageFlags.NONE)
     return flags
 
 
-_KEYWORDS = {"junk": LetterFlags.JUNK, "notjunk": LetterFlags.NOT_JUNK, "nonjunk": LetterFlags.NOT_JUNK}
+_KEYWORDS = {"junk": MessageFlags.JUNK, "notjunk": MessageFlags.NOT_JUNK, "nonjunk": MessageFlags.NOT_JUNK}
 
 
 def reading_order(folder: Folder) -> tuple[int, str]:
-    """Return the key to sort the folders of an account by: what was sent says which letters were answered."""
+    """Return the key to sort the folders of an account by: what was sent says which messages were answered."""
     first = {FolderRole.SENT: 0, FolderRole.JUNK: 1}
     return first.get(folder.role, 2), folder.name
 
 
-def read_header(raw: bytes, own_field: str | None) -> LetterHeader:
+def read_header(raw: bytes, own_field: str | None) -> MessageHeader:
     """Return what the choice needs of a header: the beginning of a message, with line ends of any kind.
 
     ``own_field`` is the name of the field that this filter writes its verdict into, None where it files no mail.
@@ -200,7 +201,7 @@ def read_header(raw: bytes, own_field: str | None) -> LetterHeader:
         return b" ".join(field.value.split()) if field else b""
 
     message_id, sender = value("Message-ID"), value("From")
-    return LetterHeader(
+    return MessageHeader(
         identity=_hash(message_id or b" ".join((sender, value("Date"), value("Subject"))).strip()),
         message_id=_hash(message_id),
         answers=_hash(value("In-Reply-To").partition(b" ")[0]),

@@ -1,4 +1,5 @@
-"""Kept mail, on a real Redis: it counts as ham where people teach none, until they do, and never against them."""
+"""Implicit ham, on a real Redis: it counts as ham where people teach none, until they do, and never against
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.filter import FeedbackOutcome, Filter, KeptMailLearner, KeptMailWalk
+from nbstream.filter import FeedbackOutcome, Filter, ImplicitHamLearner, ImplicitHamWalk
 from nbstream.filter.own_models.store import OwnModelKeys
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import Verdict
@@ -28,7 +29,7 @@ class SpamOnlySite:
     def __init__(self, site: AutolearnSite) -> None:
         self.site = site
         self.outcomes = Counter[str]()
-        self.learner = KeptMailLearner(
+        self.learner = ImplicitHamLearner(
             site.filter.parts, site.filter.policy, lambda _, outcome: self.outcomes.update([outcome])
         )
 
@@ -46,7 +47,7 @@ class SpamOnlySite:
     async def checked(self, raw: bytes) -> CheckedMessage:
         """The message as it is remembered."""
         check = await self.site.filter.check(Message.parse(raw))
-        tokens = self.site.filter.parts.tokenizer.tokenize(Message.parse(raw))
+        tokens = self.site.filter.parts.tokenizer.tokenize(Message.parse(raw)).tokens
         return CheckedMessage(check.id, tokens, check.probability, str(check.verdict))
 
 
@@ -63,7 +64,7 @@ async def test_with_kept_mail_there_are_verdicts_where_people_teach_no_ham(clien
         for label in CLASSES
     ]
 
-    assert states[:2] == ["learning 20/40", "learning 21/40, 1 of them kept mail"]
+    assert states[:2] == ["learning 20/40", "learning 21/40, 1 of them implicit ham"]
     assert {check.verdict for check in ham} == {Verdict.HAM}
     assert min(check.probability for check in spam) > max(check.probability for check in ham)
     assert {str(check.state) for check in (*ham, *spam)} == {"ready"}
@@ -173,7 +174,7 @@ async def test_a_walk_learns_what_is_old_enough_and_goes_on_where_it_was(client:
     memory = Memory({float(at): await kept.checked(raw) for at, raw in enumerate(raws, start=1)})
     memory.messages[2.0] = None
     now = [13.0]
-    walk = KeptMailWalk(kept.learner, memory.oldest_between, 10.0, lambda: now[0])
+    walk = ImplicitHamWalk(kept.learner, memory.oldest_between, 10.0, lambda: now[0])
 
     assert await walk.step() == 2  # the first and the third, since the second cannot be read
     now[0] = 14.0
@@ -191,7 +192,7 @@ async def test_a_walk_goes_on_behind_a_message_whose_ledger_entry_cannot_be_read
     memory = Memory({float(at): await kept.checked(raw) for at, raw in enumerate(raws, start=1)})
     await client.hset(kept.site.model.keys.ledger(Message.parse(raws[0]).key), "label", "of another program")
 
-    assert await KeptMailWalk(kept.learner, memory.oldest_between, 0.0, lambda: 3.0).step() == 1
+    assert await ImplicitHamWalk(kept.learner, memory.oldest_between, 0.0, lambda: 3.0).step() == 1
 
     learned = await kept.site.model.entry(Message.parse(raws[1]).key)
     assert learned
@@ -201,7 +202,7 @@ async def test_a_walk_goes_on_behind_a_message_whose_ledger_entry_cannot_be_read
 async def test_a_walk_is_bounded_and_two_walks_learn_each_message_once(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
     memory = Memory({float(at): await kept.checked(raw) for at, raw in enumerate(letters_of("ham", 130), start=1)})
-    first, second = (KeptMailWalk(kept.learner, memory.oldest_between, 0.0, lambda: 200.0) for _ in range(2))
+    first, second = (ImplicitHamWalk(kept.learner, memory.oldest_between, 0.0, lambda: 200.0) for _ in range(2))
 
     assert [await first.step(), await second.step(), await first.step(), await second.step()] == [100, 0, 30, 0]
 
@@ -212,7 +213,7 @@ async def test_where_people_teach_ham_a_walk_reads_nothing(client: Redis) -> Non
         await kept.site.filter.learn(Message.parse(raw), "ham", "test")
     memory = Memory({1.0: await kept.checked(letters_of("ham", 1, seed=3)[0])})
 
-    assert await KeptMailWalk(kept.learner, memory.oldest_between, 0.0).step() == 0
+    assert await ImplicitHamWalk(kept.learner, memory.oldest_between, 0.0).step() == 0
     assert not memory.asked
 
 
