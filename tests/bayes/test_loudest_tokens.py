@@ -16,7 +16,7 @@ def tokens(label: str, k: int = 10, part: bytes = b"") -> list[str]:
     return [vote.token for vote in top_tokens(COUNTS, label, k, part)]
 
 
-def test_the_loudest_for_a_class_come_first_and_sums_are_no_tokens() -> None:
+def test_the_strongest_for_a_class_come_first_and_sums_are_no_tokens() -> None:
     assert tokens("spam", 2) == ["body:prize", "subject.word:prize"]
     assert tokens("ham") == ["body:lunch", "body:für", "body:the", "subject.word:prize", "body:prize"]
 

@@ -178,5 +178,5 @@ def test_spam_only_learns_the_label_of_spam_in_the_inbox_alone(label: str, verdi
 
 
 @pytest.mark.parametrize(("name", "messages"), [("spam-only:0.3,50,7", 7), ("inbox", None), ("none", None)])
-def test_what_is_unmoved_is_kept_mail_in_the_regime_spam_only_alone(name: str, messages: int | None) -> None:
+def test_what_is_unmoved_is_implicit_ham_in_the_regime_spam_only_alone(name: str, messages: int | None) -> None:
     assert messages_until_kept(name) == messages

@@ -257,7 +257,9 @@ async def run_spam_only(regime: str, *, autolearns: bool, count: int = 150) -> E
     return await evaluate(spam_filter, stream(count), options, reader, implicit_ham=implicit_ham)
 
 
-async def test_where_only_spam_is_moved_kept_mail_brings_the_first_verdict_and_without_it_there_is_none() -> None:
+async def test_where_only_spam_is_moved_implicit_ham_brings_the_first_verdict_and_without_it_there_is_none() -> (
+    None
+):
     alone = await run_spam_only("spam-only:1,0,20", autolearns=False)
     with_implicit_ham = await run_spam_only("spam-only:1,0,20", autolearns=True)
 

@@ -51,7 +51,7 @@ class SpamOnlySite:
         return CheckedMessage(check.id, tokens, check.probability, str(check.verdict))
 
 
-async def test_with_kept_mail_there_are_verdicts_where_people_teach_no_ham(client: Redis) -> None:
+async def test_with_implicit_ham_there_are_verdicts_where_people_teach_no_ham(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
     before = await stored(kept.site.model)
     states = []
@@ -72,7 +72,7 @@ async def test_with_kept_mail_there_are_verdicts_where_people_teach_no_ham(clien
     assert await stored(kept.site.model, automatic=True) == await summed(kept.site.model, automatic=True)
 
 
-async def test_what_a_sender_list_let_pass_is_no_kept_mail(client: Redis) -> None:
+async def test_what_a_sender_list_let_pass_is_no_implicit_ham(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
     message = await kept.checked(letters_of("ham", 1)[0])
     listed = CheckedMessage.unpack(message.key, replace(message, is_listed=True).pack())
@@ -112,7 +112,7 @@ async def test_a_message_is_kept_once_and_not_where_a_person_labelled_it(client:
 
 
 @pytest.mark.parametrize("label", CLASSES)
-async def test_a_persons_label_takes_back_what_was_learned_of_kept_mail(client: Redis, label: str) -> None:
+async def test_a_persons_label_takes_back_what_was_learned_of_implicit_ham(client: Redis, label: str) -> None:
     kept = await SpamOnlySite.open(client)
     (raw,) = letters_of("ham", 1)
     await kept.keep(raw)
@@ -123,7 +123,7 @@ async def test_a_persons_label_takes_back_what_was_learned_of_kept_mail(client: 
     assert await stored(kept.site.model, automatic=True) == EMPTY
 
 
-async def test_kept_mail_counts_until_people_have_taught_enough_ham_and_its_effect_is_bounded_then(
+async def test_implicit_ham_counts_until_people_have_taught_enough_ham_and_its_effect_is_bounded_then(
     client: Redis,
 ) -> None:
     kept = await SpamOnlySite.open(client)
@@ -139,7 +139,7 @@ async def test_kept_mail_counts_until_people_have_taught_enough_ham_and_its_effe
     assert await kept.site.learned() == (HAM_NEEDED + 5, 0)
 
 
-async def test_while_kept_mail_counts_nothing_else_is_learned_without_people(client: Redis) -> None:
+async def test_while_implicit_ham_counts_nothing_else_is_learned_without_people(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
     for raw in letters_of("ham", HAM_NEEDED - 1, seed=6):
         await kept.site.filter.learn(Message.parse(raw), "ham", "test")

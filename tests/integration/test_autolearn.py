@@ -98,7 +98,7 @@ def layer(daemon: DaemonProcess) -> float:
     return sum(daemon.metric(f'nbstream_autolearn_messages{{class="{label}"}}') for label in ("ham", "spam"))
 
 
-def test_where_people_move_nothing_but_spam_kept_mail_brings_verdicts(site: Site) -> None:
+def test_where_people_move_nothing_but_spam_implicit_ham_brings_verdicts(site: Site) -> None:
     one = site.start("{}", name="one")
     send(one, [("spam@nbstream.invalid", raw) for label, raw in TAUGHT if label == "spam"])
     ham = [raw for label, raw in FRESH if label == "ham"]

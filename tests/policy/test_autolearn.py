@@ -115,7 +115,7 @@ NEEDED = {"ham": 20, "spam": 20}
         ((20, 19), (300, 300), "learning 39/40"),
     ],
 )
-def test_kept_mail_counts_as_ham_until_people_have_taught_enough(
+def test_implicit_ham_counts_as_ham_until_people_have_taught_enough(
     people: tuple[int, int], layer: tuple[int, int], state: str
 ) -> None:
     assert str(model_state(Totals(people), NEEDED, Totals(layer))) == state
@@ -126,7 +126,7 @@ def test_without_a_layer_people_alone_decide_whether_a_model_is_ready() -> None:
 
 
 @pytest.mark.parametrize(("ham", "counts"), [(0, True), (19, True), (20, False), (1000, False)])
-def test_kept_mail_is_learned_while_people_have_taught_too_little_ham(ham: int, counts: bool) -> None:
+def test_implicit_ham_is_learned_while_people_have_taught_too_little_ham(ham: int, counts: bool) -> None:
     assert counts_implicit_ham(Totals((ham, 50)), NEEDED) is counts
 
 
@@ -134,7 +134,7 @@ def test_kept_mail_is_learned_while_people_have_taught_too_little_ham(ham: int, 
     ("ham", "probability", "may"),
     [(0, 0.99, True), (19, 0.99, True), (20, 0.39, True), (20, 0.4, False), (20, 0.99, False)],
 )
-def test_the_first_kept_mail_is_ham_in_any_case_and_later_mail_where_it_is_called_ham(
+def test_the_first_implicit_ham_is_ham_in_any_case_and_later_mail_where_it_is_called_ham(
     ham: int, probability: float, may: bool
 ) -> None:
     state = ModelState({"ham": ham, "spam": 0}, NEEDED)

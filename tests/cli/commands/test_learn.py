@@ -74,7 +74,7 @@ def test_a_bare_text_is_learned_and_a_warning_says_how_to_take_it_back(taught: T
     )
 
 
-def test_only_reinforce_insists(taught: Taught, tmp_path: Path) -> None:
+def test_only_the_option_reinforces(taught: Taught, tmp_path: Path) -> None:
     taught.model(lambda model: teach_dispute(make_filter(model.client), source="cli", actor=current_user()))
     file = tmp_path / "lunch.eml"
     file.write_bytes(DISPUTED.raw)

@@ -71,7 +71,7 @@ def top_tokens(shared_redis: RedisServer, tmp_path: Path, capsys: pytest.Capture
     return TopTokens(shared_redis.url, tmp_path, capsys)
 
 
-def test_the_loudest_come_first_and_equal_ones_by_name(top_tokens: TopTokens) -> None:
+def test_the_strongest_come_first_and_equal_ones_by_name(top_tokens: TopTokens) -> None:
     top_tokens.teach()
 
     assert [line["token"] for line in top_tokens.json()] == [

@@ -163,7 +163,7 @@ async def test_a_person_reinforces_by_saying_it_again(dovecot: RunningDovecotLis
     assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="already") == 1
 
 
-async def test_what_may_be_a_repetition_of_the_spool_does_not_insist(client: Redis, tmp_path: Path) -> None:
+async def test_what_may_be_a_repetition_of_the_spool_does_not_reinforce(client: Redis, tmp_path: Path) -> None:
     async with open_dovecot(client, tmp_path) as dovecot:
         await teach_dispute(dovecot.opened_filter.spam_filter, source="smtp")
     await add_all(tmp_path, [SpooledMessage("ham", "user ann", 1, DISPUTED.raw)])

@@ -300,7 +300,7 @@ async def test_too_many_changes_are_for_the_command(
     assert len([change async for change in site.model.history.changes()]) == 2
 
 
-async def test_the_loudest_tokens_are_found_by_a_part(site: Site, reader: Browser, counts: Counts) -> None:
+async def test_the_strongest_tokens_are_found_by_a_part(site: Site, reader: Browser, counts: Counts) -> None:
     assert "The model knows no tokens yet." in await seen(reader, "/ui/tokens")
     await site.teach(PRIZE, "spam")
     await site.teach(LUNCH, "ham")
