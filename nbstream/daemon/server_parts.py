@@ -12,7 +12,7 @@ from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.assembly.filter import make_autolearner
 from nbstream.daemon.assembly.parts import Parts
 from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
-from nbstream.filter import CheckQueue, CompositeObserver, KeptMailLearner, KeptMailWalk, RememberingObserver
+from nbstream.filter import CheckQueue, CompositeObserver, ImplicitHamLearner, ImplicitHamWalk, RememberingObserver
 from nbstream.filter.canaries import FOLDER as CANARY_FOLDER
 from nbstream.filter.canaries import Canaries
 from nbstream.filter.metrics import AutolearnGauges, ModelGauges
@@ -172,7 +172,7 @@ def _start_chores(parts: ServerParts, runtime: Callable[[], Runtime]) -> None:
         digests = make_digests(parts, user_of, count)
         background.every("digest", 60.0, lambda: digests.step(time.time()))
     if parts.autolearner and settings.kept_seconds is not None:
-        _start_kept_mail(parts, settings.kept_seconds)
+        _start_implicit_ham(parts, settings.kept_seconds)
     unused_days = settings.own_models.expire_days
     if unused_days is not None:
         index = OwnModelIndex(parts.clients.client, settings.model.name)
@@ -184,13 +184,13 @@ def _start_chores(parts: ServerParts, runtime: Callable[[], Runtime]) -> None:
         background.every("evictor", 0.0, evictor.step)
 
 
-def _start_kept_mail(parts: ServerParts, kept_seconds: float) -> None:
+def _start_implicit_ham(parts: ServerParts, kept_seconds: float) -> None:
     spam_filter = parts.spam_filter
-    learner = KeptMailLearner(spam_filter.parts, spam_filter.policy, parts.metrics.filter.autolearned)
-    walk = KeptMailWalk(learner, parts.recent_messages.oldest_between, kept_seconds)
+    learner = ImplicitHamLearner(spam_filter.parts, spam_filter.policy, parts.metrics.filter.autolearned)
+    walk = ImplicitHamWalk(learner, parts.recent_messages.oldest_between, kept_seconds)
 
     async def walk_when_loaded() -> None:
         await parts.mirror.loaded.wait()
         await walk.step()
 
-    parts.background.every("kept mail", 60.0, walk_when_loaded)
+    parts.background.every("implicit ham", 60.0, walk_when_loaded)

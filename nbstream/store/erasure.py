@@ -37,14 +37,14 @@ IsTheirs = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ErasedCounts:
     """How much there is, or was, of the user: lessons that count, and records of the history."""
 
     lessons: int
     records: int
 
 
-async def erase_lessons(model: Model, is_theirs: IsTheirs, actor: str, *, erase: bool) -> Found:
+async def erase_lessons(model: Model, is_theirs: IsTheirs, actor: str, *, erase: bool) -> ErasedCounts:
     """Take back what the user taught to the model, and remove it from the history; without ``erase`` count it.
 
     ``actor`` is who does it. Raises ``StoreIncompatible`` and ``StoreUnavailable``.
@@ -67,7 +67,7 @@ async def erase_lessons(model: Model, is_theirs: IsTheirs, actor: str, *, erase:
         for key, entry in found:
             note = LessonNote(UNDO_SOURCE, actor, _UNKNOWN, _UNKNOWN)
             await model.commit_lesson(key, entry, None, note)
-    return Found(lessons + len(found), await _erase_records(model, is_theirs, erase=erase))
+    return ErasedCounts(lessons + len(found), await _erase_records(model, is_theirs, erase=erase))
 
 
 async def _entries_without_a_record(

@@ -35,10 +35,10 @@ _PERSONAL = ("{local}", "{address}")
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
+class ErasureStep:
     """How much there is, or was, of one kind."""
 
-    what: str
+    subject: str
     count: int
 
 
@@ -58,18 +58,18 @@ class UserErasure:
     correspondents: CorrespondentStore | None = None
 
     def own_model_of(self, address: str) -> str | None:
-        """Return the name of the model that is of this user alone; None where he has none."""
+        """Return the name of the model that is of this user alone; None if they have none."""
         path, template = self.names.levels_of(address), self.names.template_of(address)
         return path[-1] if template and any(part in template for part in _PERSONAL) else None
 
-    async def steps(self, address: str, *, erase: bool) -> AsyncIterator[Erased]:
+    async def steps(self, address: str, *, erase: bool) -> AsyncIterator[ErasureStep]:
         """Yield what there is of the user of ``address``, or with ``erase`` what was erased.
 
         Raises ``InputError``, ``StoreIncompatible`` and ``StoreUnavailable``.
         """
         user = self.names.user_of(normalize_address(address))
 
-        def is_his(text: str) -> bool:
+        def is_theirs(text: str) -> bool:
             named = (text, user_of_actor(text), text.partition(" for ")[2])
             return any(name and self.names.user_of(normalize_address(name)) == user for name in named)
 
@@ -77,29 +77,30 @@ class UserErasure:
         for name in self.names.levels_of(user):
             listed = await self.index.find(name)
             if name == own:
-                yield Erased(
-                    f"messages that his model {name} has learned", sum(listed.totals.messages) if listed else 0
+                yield ErasureStep(
+                    f"messages that their own model {name} has learned",
+                    sum(listed.totals.messages) if listed else 0,
                 )
                 if erase:
                     await self.index.remove([name])
             elif listed:
                 model = await self.open_own(name).open(sign=False)
-                found = await erase_lessons(model, is_his, self.actor, erase=erase)
-                yield Erased(f"messages that model {name} has learned from him", found.lessons)
-                yield Erased(f"records of him in the history of model {name}", found.records)
-        found = await erase_lessons(self.common, is_his, self.actor, erase=erase)
-        yield Erased("messages that the common model has learned from him", found.lessons)
-        yield Erased("records of him in its history", found.records)
+                found = await erase_lessons(model, is_theirs, self.actor, erase=erase)
+                yield ErasureStep(f"messages that model {name} has learned from them", found.lessons)
+                yield ErasureStep(f"records of them in the history of model {name}", found.records)
+        found = await erase_lessons(self.common, is_theirs, self.actor, erase=erase)
+        yield ErasureStep("messages that the common model has learned from them", found.lessons)
+        yield ErasureStep("records of them in its history", found.records)
         client, keys = self.common.client, self.common.keys
         addresses = [user, *(alias for alias, target in self.names.aliases.items() if target == user)]
-        remembered = await erase_remembered(client, keys, is_his, addresses, erase=erase)
-        yield Erased("checked messages to them, or that name them, that are remembered", remembered)
-        yield Erased("senders in his list", await self._erase_lists(addresses, erase=erase))
-        yield Erased("choices about the digest", await self._erase_choices(addresses, erase=erase))
-        if self.correspondents:  # by his address: a login of another form is not known here
+        remembered = await erase_remembered(client, keys, is_theirs, addresses, erase=erase)
+        yield ErasureStep("remembered messages to them or that name them", remembered)
+        yield ErasureStep("senders in their list", await self._erase_lists(addresses, erase=erase))
+        yield ErasureStep("choices about the digest", await self._erase_choices(addresses, erase=erase))
+        if self.correspondents:  # by their address: a login of another form is not known here
             found_sent = await self.correspondents.forget(addresses, erase=erase)
-            yield Erased("messages of his that say whom we know", found_sent)
-        yield Erased("sessions of the page of users", await self._erase_sessions(is_his, erase=erase))
+            yield ErasureStep("messages they sent that name correspondents", found_sent)
+        yield ErasureStep("sessions of the self-service page", await self._erase_sessions(is_theirs, erase=erase))
 
     async def _erase_lists(self, addresses: list[str], *, erase: bool) -> int:
         lists, count = StoredSenderLists(self.common.client, self.common.keys), 0
@@ -119,7 +120,7 @@ class UserErasure:
                 self.digests.forget(address)
         return count
 
-    async def _erase_sessions(self, is_his: Callable[[str], bool], *, erase: bool) -> int:
+    async def _erase_sessions(self, is_theirs: Callable[[str], bool], *, erase: bool) -> int:
         client, count = self.common.client, 0
         with store_errors(), readable_replies():
             async for keys in scan_keys(client, LoginKeys(self.common.keys.model, "my").session("*")):
@@ -127,7 +128,7 @@ class UserErasure:
                     name = None
                     with suppress(ValueError, TypeError, LookupError):  # ended, or another program wrote it
                         name = json.loads(stored or "")["name"]
-                    if isinstance(name, str) and is_his(name):
+                    if isinstance(name, str) and is_theirs(name):
                         count += 1
                         if erase:
                             await client.unlink(key)

@@ -130,9 +130,9 @@ def test_without_yes_it_says_what_would_be_erased(site: Taught, tmp_path: Path) 
 
     out, _ = site("forget-user", ANN)
 
-    assert "       1  messages that his model example.org/ann has learned\n" in out
-    assert "       2  messages that the common model has learned from him\n" in out
-    assert "       1  checked messages to them, or that name them, that are remembered\n" in out
+    assert "       1  messages that their own model example.org/ann has learned\n" in out
+    assert "       2  messages that the common model has learned from them\n" in out
+    assert "       1  remembered messages to them or that name them\n" in out
     assert out.endswith("nothing was changed; --yes erases it\n")
     assert dump(site) == before
 
@@ -175,7 +175,7 @@ def test_a_message_to_others_that_names_the_user_is_forgotten(
 
     out, _ = site("forget-user", ANN, "--yes")
 
-    assert "       1  checked messages to them, or that name them, that are remembered\n" in out
+    assert "       1  remembered messages to them or that name them\n" in out
     assert not any(b"a" * 24 in key for key in dump(site))
 
 
