@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.correspondents.facts import DAY_SECONDS, FactHasher, KnownTime
+from nbstream.correspondents.facts import DAY_SECONDS, FactHasher
 from nbstream.correspondents.sent_mail import SentMail
 from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, FactEntry, record_sent
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -70,33 +70,6 @@ async def test_nothing_is_stored_but_hashes(client: Redis, store: CorrespondentS
         assert secret not in dump
 
 
-async def test_the_same_once_more_stores_nothing(store: CorrespondentStore) -> None:
-    """So a Sent folder may be read again and again."""
-    assert await record(store, mail(), mail("carol@a.example", message_id=b"another.message@example.org")) == 2
-    assert await record(store, mail()) == 0
-    assert await store.count() == 2
-
-
-@pytest.mark.parametrize("days", [-400, -100_000])
-async def test_a_letter_from_the_future_is_known_no_longer_than_one_of_today(
-    store: CorrespondentStore, days: float
-) -> None:
-    """A user may write any date into his Sent folder; the second one is beyond what 32 bits hold."""
-    assert await record(store, mail(days=days)) == 1
-    facts = await store.load()
-    _, last = facts.senders.find(HASHER.sender(BOB)) or (0, 0)
-    assert abs(last - time.time()) < DAY_SECONDS
-
-
-async def test_old_letters_say_only_what_holds_still(store: CorrespondentStore) -> None:
-    assert await record(store, mail(days=100)) == 1
-    assert await record(store, mail(days=400, message_id=b"another.message@example.org")) == 0
-
-    facts = await store.load()
-    assert (len(facts.answers), len(facts.senders)) == (0, 1)
-    assert facts.senders.find(HASHER.sender(BOB)) is not None
-
-
 async def test_a_letter_found_later_moves_the_first_time_back(store: CorrespondentStore) -> None:
     await record(store, mail(days=1))
     await record(store, mail(days=200, message_id=b"another.message@example.org"))
@@ -104,13 +77,6 @@ async def test_a_letter_found_later_moves_the_first_time_back(store: Corresponde
     times = (await store.load()).senders.find(HASHER.sender(BOB))
     assert times
     assert times[1] - times[0] == pytest.approx(199 * DAY_SECONDS, abs=60)
-
-
-async def test_the_stream_is_trimmed_by_number(client: Redis) -> None:
-    store = CorrespondentStore(client, KEY, HASHER, KnownTime(DAY_SECONDS, DAY_SECONDS, limit=200))
-    await record(store, *(mail(f"{number}@x.example", days=0) for number in range(1000)))
-
-    assert await store.count() <= 300  # whole nodes of 100 entries go
 
 
 async def test_the_stream_is_trimmed_by_age(client: Redis, store: CorrespondentStore) -> None:
@@ -145,14 +111,6 @@ async def test_hashes_under_another_key_are_left_out_and_said_once(
 
     assert knows_of(other) == (0, 0)
     assert caplog.text.count("each machine needs the same key") == 1
-
-
-async def test_what_another_program_wrote_is_left_out(client: Redis, store: CorrespondentStore) -> None:
-    await client.xadd(KEY, {"at": "x", "user": "y"})
-    await client.xadd(KEY, {"other": "y"})
-    await record(store, mail())
-
-    assert len((await store.load()).senders) == 1
 
 
 async def test_while_redis_is_away_the_last_copy_holds_and_nobody_waits(own_redis: RedisServer) -> None:

@@ -106,15 +106,6 @@ async def test_what_was_accepted_stays_accepted(rest: str, play: Play, lmtp_to: 
     await server.played()
 
 
-async def test_a_421_is_the_last_reply(play: Play, lmtp_to: LmtpTo) -> None:
-    server = await play(TO_BOB_AND_CAROL + "S: 421 4.3.2 Shutting down\n" + SAVED + "C: gone\n", lmtp=True)
-
-    replies = (await send(lmtp_to(server.port), BOB, CAROL)).per_recipient(2)
-
-    assert [reply.code for reply in replies] == [421, MISSING]
-    await server.played()
-
-
 class RawServer:
     """A server that takes every recipient, and answers the message with these bytes, in pieces of this size."""
 
@@ -178,10 +169,3 @@ async def test_a_server_that_leaves_at_any_byte_of_its_replies(
         whole = sum(length >= end for end in ends)
         expected = ([250, 452, 250][:whole] + [MISSING] * (3 - whole)) if whole else [0] * 3
         assert await codes_after(ANSWER[:length], piece_bytes, 3, shown) == expected, length
-
-
-@pytest.mark.parametrize("piece_bytes", [7, 1 << 20])
-async def test_replies_to_many_recipients_that_come_at_once(piece_bytes: int) -> None:
-    answer = b"".join(b"%d 2.0.0 <bob@a.test> %s\r\n" % (250 + number % 2, b"x" * 60) for number in range(2000))
-
-    assert await codes_after(answer, piece_bytes, 2000) == [250, 251] * 1000

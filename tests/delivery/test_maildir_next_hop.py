@@ -6,13 +6,11 @@ import os
 import pathlib
 import re
 import stat
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.delivery import maildir
 from nbstream.delivery.maildir import MaildirNextHop, _envelope_fields
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.smtp_reply import SmtpReply
@@ -48,17 +46,6 @@ async def test_a_transaction_is_one_file_with_its_envelope(tmp_path: pathlib.Pat
         b"X-Envelope-To: bob@b.test\n"
         b"X-Envelope-To: carol@c.test\n"
         b"Subject: x\n\nhello\n"
-    )
-
-
-async def test_the_null_sender_and_addresses_beyond_ascii_are_kept(tmp_path: pathlib.Path) -> None:
-    latin = SmtpPath(b"j\xfcrgen@b.test".decode("utf-8", "surrogateescape"))
-
-    await deliver(MaildirNextHop(tmp_path), b"", SmtpPath(""), latin, SmtpPath("j\u00fcrgen@b.test"))
-
-    (file,) = files(tmp_path)
-    assert file.read_bytes() == (
-        b"Return-Path: <>\nX-Envelope-To: j\xfcrgen@b.test\nX-Envelope-To: j\xc3\xbcrgen@b.test\n"
     )
 
 
@@ -169,19 +156,3 @@ async def test_an_aborted_transaction_leaves_nothing(tmp_path: pathlib.Path) -> 
     await transaction.abort()
 
     assert files(tmp_path) == []
-
-
-async def test_dsn_is_not_offered(tmp_path: pathlib.Path) -> None:
-    features = await MaildirNextHop(tmp_path).features()
-
-    assert features == {"8BITMIME", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"}
-
-
-def test_names_of_one_second_are_in_the_order_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The quarantine shows the newest copies of a message by these names."""
-    names = []
-    for microseconds in (7, 99_999, 100_000):
-        monkeypatch.setattr(time, "time_ns", lambda at=microseconds: 5 * 10**9 + at * 1000)
-        names.append(maildir.unique_name())
-
-    assert names == sorted(names)

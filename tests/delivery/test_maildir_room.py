@@ -60,10 +60,6 @@ async def test_a_file_system_without_bytes_or_inodes_is_a_problem(
     assert await MaildirRoom(maildir).problem() == problem
 
 
-async def test_a_maildir_that_is_not_made_yet_is_no_problem(tmp_path: pathlib.Path) -> None:
-    assert await MaildirRoom(tmp_path / "none").problem() is None
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 async def test_after_a_file_that_did_not_fit_it_is_a_problem_until_such_a_file_would_fit(
     maildir: pathlib.Path, monkeypatch: pytest.MonkeyPatch, code: int
@@ -85,16 +81,6 @@ async def test_after_a_file_that_did_not_fit_it_is_a_problem_until_such_a_file_w
     assert await room.problem() is None
     assert synced == [5005, 6005, 6005]  # the file has LF line ends
     assert list(maildir.rglob("tmp/*")) == []
-
-
-async def test_a_file_that_fits_ends_the_doubt(maildir: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    room = MaildirRoom(maildir)
-    room.note_refused(10)
-
-    assert await write_drafts([draft(maildir, room)]) is None
-    monkeypatch.delattr(os, "fsync")  # nothing is tried
-
-    assert await room.problem() is None
 
 
 async def test_a_file_system_that_does_not_answer_is_asked_once(

@@ -19,19 +19,6 @@ def test_each_recipient_has_its_own_reply_where_there_is_one_per_recipient() -> 
     assert DataReplies((TAKEN, FULL)).per_recipient(2) == (TAKEN, FULL)
 
 
-def test_replies_for_other_recipients_are_an_error() -> None:
-    replies = DataReplies((TAKEN, FULL))
-
-    with pytest.raises(ValueError, match="2 replies for 3 recipients"):
-        replies.per_recipient(3)
-    with pytest.raises(ValueError, match="too many values"):
-        _ = replies.single
-
-
 @pytest.mark.parametrize(("replies", "accepted"), [((TAKEN,), True), ((TAKEN, FULL), False), ((FULL,), False)])
 def test_a_message_is_accepted_where_each_reply_says_so(replies: tuple[SmtpReply, ...], accepted: bool) -> None:
     assert DataReplies(replies).accepted == accepted
-
-
-def test_the_log_names_each_different_reply_once() -> None:
-    assert str(DataReplies((TAKEN, FULL, TAKEN))) == "250 2.0.0 Ok, 452 4.2.2 Mailbox full"

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from nbstream.delivery import maildir, quarantine
+from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import (
     Quarantine,
@@ -86,21 +86,6 @@ async def test_a_body_is_there_until_its_last_message_is_removed(tmp_path: pathl
     quarantine.remove(quarantine.mark_in_doubt(second))
     assert bodies(tmp_path) == []
     assert list((tmp_path / "bodies").iterdir()) == []
-
-
-async def test_a_message_that_waits_on_for_others_keeps_its_body(tmp_path: pathlib.Path) -> None:
-    folder = Quarantine(tmp_path)
-    assert await folder.write([part(LARGE, "ann@example.org", "bob@example.org")]) is None
-    marked = quarantine.mark_in_doubt(*folder.messages())
-    draft, waiting = quarantine.draft_for_recipients(marked, (SmtpPath("bob@example.org"),))
-    assert await maildir.write_drafts([draft]) is None
-
-    quarantine.remove(marked)
-
-    assert folder.messages() == [waiting]
-    assert content_of(waiting) == LARGE
-    quarantine.remove(waiting)
-    assert bodies(tmp_path) == []
 
 
 async def test_expired_messages_take_their_bodies_with_them(tmp_path: pathlib.Path) -> None:
@@ -253,41 +238,3 @@ async def test_the_room_is_counted_again_by_whoever_opens_the_quarantine(tmp_pat
     for message in folder.messages():
         quarantine.remove(message)
     assert Quarantine(tmp_path).usage() == folder.usage() == QuarantineUsage(0, 0)
-
-
-async def test_a_body_whose_folder_is_removed_meanwhile_is_written_again(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rename, calls = pathlib.Path.rename, iter(range(9))
-
-    def lose_the_folder(draft: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-        if draft.name.endswith(".body") and next(calls) == 0:
-            target.parent.rmdir()
-        return rename(draft, target)
-
-    monkeypatch.setattr(pathlib.Path, "rename", lose_the_folder)
-    folder = Quarantine(tmp_path)
-
-    assert await folder.write([part(LARGE, "ann@example.org")]) is None
-    assert [content_of(message) for message in folder.messages()] == [LARGE]
-    assert list((tmp_path / "tmp").iterdir()) == []
-
-
-async def test_a_foreign_file_among_the_bodies_stays_and_hinders_nothing(tmp_path: pathlib.Path) -> None:
-    folder = Quarantine(tmp_path)
-    assert await folder.write([part(LARGE, "ann@example.org")]) is None
-    foreign = [tmp_path / "tmp" / "x.body", tmp_path / "bodies" / "d" / "1a.b"]
-    for path in foreign:
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
-
-    assert folder.remove_expired(30).problem == ""
-    assert all(path.exists() for path in foreign)
-
-
-async def test_small_messages_take_a_block_each_so_the_room_bounds_their_number(tmp_path: pathlib.Path) -> None:
-    folder = Quarantine(tmp_path, QuarantineSettings(max_bytes=3 * 4096))
-
-    replies = [await folder.write([part(SMALL, "ann@example.org")]) for _ in range(5)]
-
-    assert replies == [None, None, None, NO_ROOM, NO_ROOM]

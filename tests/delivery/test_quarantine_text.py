@@ -32,8 +32,3 @@ def test_html_is_its_text_and_an_attachment_is_nothing() -> None:
         )
     )
     assert [part.split() for part in shown.parts] == [["Yes"]]
-
-
-def test_a_long_text_is_cut_and_what_follows_is_not_shown() -> None:
-    shown = shown_text(message_of(text_part(b"a" * 15_000), text_part(b"b" * 15_000), text_part(b"c")))
-    assert ([len(part) for part in shown.parts], shown.is_cut) == ([15_000, 5_000], True)

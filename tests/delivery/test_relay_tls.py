@@ -179,19 +179,6 @@ async def test_plain_text_behind_starttls_is_never_read_under_tls(mode: TlsLevel
     assert b"AUTH" not in server.last_words
 
 
-async def test_each_connection_is_verified(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.CRITICAL, "asyncio")
-    server = await site.play(UPGRADE + UNDER_TLS + NOOP + "S: drop\n")
-    next_hop = site.next_hop(server, VERIFY, name="mx.test")
-    assert await next_hop.problem() is None
-    await server.played()
-    await server.stop()
-
-    impostor = await site.play(UPGRADE + UNDER_TLS, shown="other")
-    impostor_hop = site.next_hop(impostor, VERIFY, name="mx.test")
-    assert await impostor_hop.problem() == "has no valid certificate"
-
-
 async def test_a_new_authority_is_trusted_after_a_reload(
     site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -262,20 +249,3 @@ async def test_a_refused_login_names_no_secret(
     assert secret not in said
     assert PASSWORD not in said
     await server.played()
-
-
-async def test_a_message_that_is_given_up_under_tls_never_reaches_its_dot(site: Site) -> None:
-    server = await site.play(
-        UPGRADE + UNDER_TLS + MAIL + "C: DATA\nS: 354 Go\nC: some\nS: 552 5.3.4 Too big\n" + GONE
-    )
-    transaction = await site.next_hop(server, VERIFY).begin(SmtpPath("alice@a.test"))
-
-    replies = await transaction.data(b"x" * 30_000_000)
-
-    assert replies.single.code == 552
-    await server.played()
-    assert not server.last_words.endswith(b".\r\n")
-
-
-def test_the_password_is_not_shown_by_accident() -> None:
-    assert PASSWORD not in repr(SmtpServer("127.0.0.1", 25, login=LOGIN))

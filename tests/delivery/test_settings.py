@@ -111,15 +111,6 @@ def test_a_login_that_anyone_could_read_is_refused(write: Write, secrets: str, r
     assert "sesame" not in refusal
 
 
-@pytest.mark.parametrize("missing", ["user_file", "password_file"])
-def test_a_login_has_user_and_password(write: Write, secrets: str, missing: str) -> None:
-    given = next(part for part in secrets.split(", ") if missing not in part)
-
-    assert "must be given together with relay.user_file" in refusal_of(
-        write(f"relay: {{next_hop: smtp://127.0.0.1:26, {given}}}")
-    )
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -77,13 +77,6 @@ async def test_what_arrives_is_what_was_sent_and_a_last_line_end(content: bytes,
     assert await received.of(content) == expected
 
 
-@pytest.mark.parametrize("line", [b".", b"x" * 70, b"." * (PIECE_BYTES + 1)], ids=["dots", "text", "long lines"])
-async def test_a_message_of_several_pieces_arrives_whole(line: bytes, received: Received) -> None:
-    content = (line + b"\r\n") * (3 * PIECE_BYTES // (len(line) + 2) + 1)
-
-    assert await received.of(content) == content
-
-
 @pytest.mark.parametrize(
     ("piece", "times"), [(b"text\r\n", 700_000), (b"x", 4_000_000)], ids=["lines", "one line"]
 )

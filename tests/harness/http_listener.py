@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 from redis.asyncio import Redis
 
-from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
+from nbstream.addresses import ListenAddress, TcpAddress
 from nbstream.daemon.assembly.store import RedisClients
 from nbstream.daemon.config import Settings
 from nbstream.daemon.listeners import HTTP, make_listener
@@ -164,11 +164,6 @@ async def open_http(
             runtime.spam_filter,
             runtime,
         )
-
-
-def unix_address(folder: Path) -> UnixAddress:
-    """Return the address of a socket in the folder."""
-    return UnixAddress(folder / "http.sock")
 
 
 def free_socket() -> tuple[socket.socket, str]:

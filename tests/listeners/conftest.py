@@ -29,9 +29,9 @@ def certificates(program: Callable[[str], str], tmp_path_factory: pytest.TempPat
     return Certificates.make(program("openssl"), tmp_path_factory.mktemp("certificates"))
 
 
-@pytest.fixture(params=list(Way))
+@pytest.fixture(params=[Way.SMTP, Way.SMTP_STARTTLS, Way.SMTP_TLS, Way.LMTP_UNIX])
 async def reached(request: pytest.FixtureRequest, client: Redis, tmp_path: Path) -> AsyncIterator[RunningSmtp]:
-    """A listener in front of a Maildir, reached in each of the ways."""
+    """A listener in front of a Maildir, reached by SMTP and LMTP, with and without TLS."""
     way: Way = request.param
     certificates = None if way.tls is TlsMode.OFF else request.getfixturevalue("certificates")
     async with open_smtp_listener(client, tmp_path / "Maildir", way=way, certificates=certificates) as running:

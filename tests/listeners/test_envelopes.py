@@ -8,15 +8,12 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, Filter, FilterObserver
-from nbstream.policy.envelope import MAX_RECIPIENTS, BuildEnvelope, RememberedEnvelope
+from nbstream.policy.envelope import BuildEnvelope, RememberedEnvelope
 from tests.harness.filters import with_parts
 from tests.harness.http_listener import open_http
 from tests.harness.milter_listener import open_milter
-from tests.harness.redis.redis_server import RedisServer
 from tests.harness.runtimes import make_runtime
 from tests.harness.smtp_listener import Way, open_smtp_listener
-from tests.harness.spamd_listener import open_spamd, request
-from tests.listeners.stream.stream_worker import working
 
 FROM = "Ann <ann@header.example>"
 MAIL = b"From: Ann <ann@header.example>\r\nSubject: =?utf-8?q?caf=C3=A9?=\r\n\r\nwords\r\n"
@@ -61,21 +58,6 @@ async def test_smtp_and_lmtp_know_sender_recipients_and_action(
     )
 
 
-async def test_the_null_sender_and_many_recipients(client: Redis, tmp_path: Path, envelopes: Envelopes) -> None:
-    recipients = [f"r{number}@y.example" for number in range(MAX_RECIPIENTS + 5)]
-    async with open_smtp_listener(client, tmp_path / "maildir") as running:
-        running.listener.apply(make_runtime(envelopes.observe(running.spam_filter)))
-        talk = await running.talk()
-        await talk.hello()
-        for line in ("MAIL FROM:<>", *(f"RCPT TO:<{recipient}>" for recipient in recipients), "DATA"):
-            assert (await talk.say(line))[0] in "23"
-        assert (await talk.content(MAIL)).startswith("250")
-
-    envelope = envelopes.only_one
-    assert (envelope.sender, envelope.recipient_count) == ("", MAX_RECIPIENTS + 5)
-    assert envelope.recipients == tuple(recipients[:MAX_RECIPIENTS])
-
-
 async def test_a_milter_knows_what_the_mail_server_says(client: Redis, envelopes: Envelopes) -> None:
     async with open_milter(client) as running:
         running.listener.apply(make_runtime(envelopes.observe(running.opened_filter.spam_filter)))
@@ -117,21 +99,3 @@ async def test_who_names_no_addresses_has_none(
         assert (await running.ask(path, MAIL, Content_Type=content_type)).status == 200
 
     assert envelopes.only_one == RememberedEnvelope("http", subject=subject, header_from=FROM if subject else None)
-
-
-async def test_spamd_knows_the_header_alone(client: Redis, envelopes: Envelopes) -> None:
-    async with open_spamd(client) as running:
-        running.listener.apply(make_runtime(envelopes.observe(running.opened_filter.spam_filter)))
-        assert b"EX_OK" in await running.ask(request("CHECK", "User: bob", message=MAIL))
-
-    assert envelopes.only_one == RememberedEnvelope("spamd", subject="café", header_from=FROM)
-
-
-async def test_an_entry_of_a_stream_may_name_a_recipient(
-    client: Redis, shared_redis: RedisServer, envelopes: Envelopes
-) -> None:
-    async with working(client, shared_redis.url) as worker:
-        worker.listener.apply(make_runtime(envelopes.observe(worker.filter)))
-        assert "verdict" in await worker.answer(raw=MAIL, to="bob@y.example", **{"from": "a program"})
-
-    assert envelopes.only_one == RememberedEnvelope("stream", None, ("bob@y.example",), 1, "café", "", FROM)

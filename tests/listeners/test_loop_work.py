@@ -15,13 +15,10 @@ from nbstream.mail.mime import MessageLimits
 from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.tokens.tokens import TokenizedMessage
 from tests.harness.http_listener import open_http
-from tests.harness.redis.redis_server import RedisServer
 from tests.harness.runtimes import SPAM_ADDRESS
 from tests.harness.smtp_listener import open_smtp_listener
-from tests.harness.spamd_listener import open_spamd, request, tell
 from tests.harness.waiting import DEADLINE_SECONDS, until
 from tests.listeners.loop_work import HOSTILE, LARGEST, MAX_ON_LOOP, counted_loop_work, hostile_mail, hostile_text
-from tests.listeners.stream.stream_worker import working
 
 # What one function that decodes leaves to another is counted twice, and feedback by mail is read twice.
 MAX_DECODED = 5 * MessageLimits().look_bytes
@@ -48,33 +45,6 @@ async def test_a_text_by_http(
             assert 0 < work.decoded <= MAX_DECODED
 
 
-@charsets
-async def test_a_message_by_http(
-    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, charset: str
-) -> None:
-    async with open_http(client, tmp_path, change=largest_allowed) as http:
-        for path in ("/v1/check", "/checkv2", "/v1/learn?label=spam", "/learnham"):
-            with counted_loop_work(monkeypatch) as work:
-                answer = await http.ask(path, hostile_mail(charset))
-
-            assert answer.status == 200
-            assert work.largest <= MAX_ON_LOOP, work.on_loop
-            assert 0 < work.decoded <= MAX_DECODED
-
-
-@some_charsets
-async def test_a_message_by_spamd(client: Redis, monkeypatch: pytest.MonkeyPatch, charset: str) -> None:
-    mail = hostile_mail(charset)
-    async with open_spamd(client, max_message_bytes=LARGEST) as spamd:
-        for asked in (request("CHECK", message=mail), request("PROCESS", message=mail), tell("spam", mail)):
-            with counted_loop_work(monkeypatch) as work:
-                answer = await spamd.ask(asked)
-
-            assert b"0 EX_OK" in answer[:40]
-            assert work.largest <= MAX_ON_LOOP, work.on_loop
-            assert 0 < work.decoded <= MAX_DECODED
-
-
 @some_charsets
 async def test_a_message_by_smtp(
     client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, charset: str
@@ -87,32 +57,6 @@ async def test_a_message_by_smtp(
             assert reply.startswith("250"), reply
             assert work.largest <= MAX_ON_LOOP, work.on_loop
             assert 0 < work.decoded <= MAX_DECODED
-
-
-@some_charsets
-async def test_a_message_of_the_stream(
-    client: Redis, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, charset: str
-) -> None:
-    async with working(client, shared_redis.url, max_message_bytes=LARGEST) as worker:
-        with counted_loop_work(monkeypatch) as work:
-            answer = await worker.answer(raw=hostile_mail(charset))
-
-        assert "verdict" in answer
-        assert work.largest <= MAX_ON_LOOP, work.on_loop
-        assert 0 < work.decoded <= MAX_DECODED
-
-
-@pytest.mark.parametrize("unit", [b"\xff", "\ufdfa".encode()])
-async def test_a_text_of_the_stream(
-    client: Redis, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch, unit: bytes
-) -> None:
-    async with working(client, shared_redis.url, max_message_bytes=LARGEST) as worker:
-        with counted_loop_work(monkeypatch) as work:
-            answer = await worker.answer(text=unit * (LARGEST // len(unit)))
-
-        assert "verdict" in answer
-        assert work.largest <= MAX_ON_LOOP, work.on_loop
-        assert 0 < work.decoded <= MAX_DECODED
 
 
 async def test_one_large_message_is_tokenized_at_a_time(

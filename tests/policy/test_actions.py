@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.actions import Action, ActionKind
+from nbstream.policy.actions import Action
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.verdict import Verdict
 
@@ -29,14 +29,6 @@ def test_an_unknown_action_is_refused(text: str) -> None:
 def test_a_redirection_needs_an_address(address: str) -> None:
     with pytest.raises(ValueError, match="must be redirect:ADDRESS"):
         Action.parse(f"redirect:{address}")
-
-
-def test_actions_have_an_order_from_mild_to_harsh() -> None:
-    assert sorted(ActionKind, key=lambda kind: kind.severity_rank) == [
-        *(ActionKind.PASS, ActionKind.REDIRECT, ActionKind.QUARANTINE),
-        *(ActionKind.DEFER, ActionKind.REJECT),
-    ]
-    assert [kind for kind in ActionKind if not kind.takes_message] == [ActionKind.DEFER, ActionKind.REJECT]
 
 
 def test_only_the_verdict_reject_is_refused_by_default() -> None:

@@ -102,23 +102,7 @@ def test_patterns_that_some_address_matches_are_known(text: str) -> None:
     assert AddressPattern(text).matches_any_address
 
 
-@settings(deadline=None)
-@given(st.text("ab@*?", min_size=1, max_size=3))
-def test_a_short_pattern_that_some_address_matches_matches_a_short_one(text: str) -> None:
-    pattern = AddressPattern(text)
-
-    assert pattern.matches_any_address == any(map(pattern.matches, ADDRESSES))
-
-
-def test_many_stars_over_a_long_address_take_no_time() -> None:
-    assert not AddressPattern("*a" * 100 + "@x").matches("b" + "a" * 99 + "b" * 100 + "@x")
-
-
 @pytest.mark.parametrize("text", ["*@b\u00fcch*.example", "*@b\u00fcch?r.example"])
 def test_a_pattern_that_would_match_something_else_than_is_written_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must have no"):
         AddressPattern(text)
-
-
-def test_wildcards_beside_whole_labels_beyond_ascii_match_their_ascii_form() -> None:
-    assert AddressPattern("*@*.b\u00fccher.example").matches("ann@mx.xn--bcher-kva.example")

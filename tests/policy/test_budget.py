@@ -72,13 +72,6 @@ def test_with_too_little_ham_nothing_is_guaranteed_and_the_missing_ham_is_named(
     assert str(found) == "needs 2,985 more ham to guarantee 0.1 %"
 
 
-def test_the_first_threshold_is_above_all_ham() -> None:
-    found = guarantee([index / 1000 for index in range(299)], 0.01)
-
-    assert found == BudgetGuarantee(0.01, math.nextafter(0.298, 1))
-    assert str(found) == "guaranteed 1 %"
-
-
 @given(st.lists(st.floats(0, 0.49), min_size=60, max_size=120), st.randoms(use_true_random=False))
 def test_no_more_ham_reaches_the_threshold_than_allowed_in_whatever_order_it_came(
     probabilities: list[float], chance: random.Random
@@ -129,18 +122,6 @@ def test_where_only_errors_are_labelled_nothing_is_guaranteed() -> None:
 
     assert found == BudgetGuarantee(0.01, None)
     assert str(found) == "only errors are labelled, 1 % is not guaranteed"
-
-
-def test_it_is_the_last_ham_that_shows_who_labels_what() -> None:
-    all_ham = [index / 2000 for index in range(400)]
-
-    assert guarantee([*all_ham, *[0.97] * 40], 0.01).threshold is not None
-    assert guarantee([*all_ham, *[0.97] * 41], 0.01).threshold is None
-    assert guarantee([*[0.97] * 200, *all_ham], 0.01).threshold is not None
-
-
-def test_a_few_ham_on_the_wrong_side_do_not_show_it() -> None:
-    assert guarantee([0.97] * 19, 0.01).ham_missing == 280
 
 
 def test_several_rates_together_have_the_guarantees_of_each_alone() -> None:

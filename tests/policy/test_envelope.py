@@ -30,29 +30,10 @@ def test_the_subject_is_decoded_and_unfolded() -> None:
     assert subject_of(b"From: a@x\nSubject:\n\n") == ""
 
 
-def test_a_message_without_a_subject_has_none() -> None:
-    assert subject_of(b"From: a@x\n\nSubject: in the body\n") is None
-    assert head_of(Message.from_text("Subject: no mail")) == b""
-
-
 def test_of_the_first_bytes_alone_the_subject_is_read() -> None:
     field = b"X: " + b"y" * 70 + b"\n"
     assert subject_of(field * 10 + b"Subject: near\n\n") == "near"
     assert subject_of(field * (MAX_HEAD_BYTES // len(field) + 1) + b"Subject: far\n\n") is None
-
-
-def test_of_a_long_subject_the_beginning_alone_is_decoded() -> None:
-    subject = subject_of(b"Subject: =?utf-8?q?near?= " + b"=?utf-8?q??= " * 1000 + b"far\n\n")
-
-    assert subject is not None
-    assert subject.startswith("near")
-    assert "far" not in subject
-
-
-def test_the_beginning_of_an_ordinary_message_is_no_copy() -> None:
-    message = Message.parse(b"Subject: x\r\n\r\n" + b"y" * 20_000)
-
-    assert head_of(message) is message.raw
 
 
 @given(st.binary(), st.integers(1, 3000))

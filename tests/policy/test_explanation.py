@@ -7,7 +7,6 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import Clue, TokenClues
 from nbstream.bayes.counts import CLASSES
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
@@ -42,12 +41,6 @@ def test_every_clue_has_the_counts_of_its_log_ratio() -> None:
         assert (clue.ham, clue.spam) != (0, 0)
 
 
-def test_the_sign_of_a_clue_agrees_with_its_counts() -> None:
-    counted = CountedTokenClues(score_of(trained_counts(), sample_message("spam", 5)).clues)
-
-    assert all((clue.ham == 0) == (clue.log_ratio > 0) for clue in counted)
-
-
 def test_counts_are_those_of_the_moment_of_the_check() -> None:
     counts, tokens = trained_counts(), sample_message("spam", 5)
     clues = score_of(counts, tokens).clues
@@ -56,16 +49,6 @@ def test_counts_are_those_of_the_moment_of_the_check() -> None:
     counts.add(tokens.all, CLASSES.index("ham"), 5000)
 
     assert tuple(CountedTokenClues(clues)) == before
-
-
-def test_a_clue_that_is_no_token_has_no_counts_and_stands_in_its_place() -> None:
-    clues = score_of(trained_counts(), sample_message("spam", 5)).clues
-    weak = Clue(b"x", clues[-1].log_ratio / 2)
-
-    counted = CountedTokenClues(TokenClues(clues.tokens, clues.packed, (), (weak,)))
-
-    assert [clue[:2] for clue in counted] == [*clues, weak]
-    assert counted[-1] == CountedClue(b"x", weak.log_ratio, None, None)
 
 
 @given(st.floats(-50, 50), st.lists(st.floats(-700, 700), max_size=102))

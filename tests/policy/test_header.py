@@ -7,7 +7,6 @@ import pytest
 from nbstream.bayes.clues import Clue
 from nbstream.bayes.kinds import KindScores
 from nbstream.policy.header import HeaderPolicy
-from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
 from nbstream.policy.settings import (
     MAX_TEMPLATE_CHARACTERS,
     PLACEHOLDERS,
@@ -50,15 +49,6 @@ def test_by_default_spam_is_flagged_as_spamassassin_does() -> None:
         "X-Spam-Level": "****",
         "X-Nbstream": f'spam; probability=0.990000; reason="{OWN_VALUE}',
     }
-
-
-@pytest.mark.parametrize("verdict", [Verdict.HAM, Verdict.UNSURE])
-def test_what_is_not_spam_has_no_flag(verdict: Verdict) -> None:
-    fields = added(DEFAULT, verdict)
-
-    assert "X-Spam-Flag" not in fields
-    assert fields["X-Spam-Status"].startswith("No, score=-0.8 ")
-    assert fields["X-Spam-Level"] == ""
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, SITE])
@@ -106,23 +96,6 @@ def test_a_redirected_message_names_its_recipient_where_a_field_can_hold_it() ->
         assert "X-Nbstream-Recipient" not in dict(DEFAULT.edits(SPAM, redirected_from=address).added)
 
 
-def test_what_a_sender_list_lets_pass_shows_no_stars() -> None:
-    def names(kind: ListKind, verdict: Verdict, *, decides: bool = True) -> list[str]:
-        listed = ListDecision(kind, ListOwner.USER, decides)
-        return [name for name, _ in DEFAULT.edits(Checked("abc", verdict, 0.99, listed=listed)).added]
-
-    assert "X-Spam-Level" not in names(ListKind.ALLOW, Verdict.HAM)
-    assert "X-Spam-Level" in names(ListKind.ALLOW, Verdict.SPAM, decides=False)
-    assert "X-Spam-Level" in names(ListKind.BLOCK, Verdict.SPAM)
-
-
-def test_a_line_is_never_longer_than_a_header_may_have() -> None:
-    headers = HeadersSettings(fields=(HeaderFieldSettings(name="X-Long", value="{reason}" * 20),))
-    long = Checked("abc", Verdict.HAM, 0.1, reason="r" * 100)
-
-    assert len("X-Long: " + dict(HeaderPolicy("m", headers).edits(long).added)["X-Long"]) == 998
-
-
 @pytest.mark.parametrize("value", ["", "YES", "{verdict}, {score}", "a {{b}}"])
 def test_values_that_a_field_may_have(value: str) -> None:
     assert read_field_value(value) == value
@@ -150,7 +123,3 @@ def test_the_kind_has_a_field_where_one_is_known() -> None:
 
     assert dict(DEFAULT.edits(known).added)["X-Nbstream-Kind"] == "newsletter; probability=0.750000"
     assert "X-Nbstream-Kind" not in dict(DEFAULT.edits(learning).added)
-
-
-def test_a_kind_that_arrives_is_removed_also_where_there_are_no_kinds_any_more() -> None:
-    assert "X-Nbstream-Kind" in DEFAULT.edits(SPAM).removed_names

@@ -26,10 +26,6 @@ def test_a_verdict_that_comes_from_outside_is_removed(name: str) -> None:
     assert message.key == MessageReader().read_incoming(CLEAN).key
 
 
-def test_a_clean_message_is_not_copied() -> None:
-    assert MessageReader().read_incoming(CLEAN).raw is CLEAN
-
-
 ARRIVED = b"Authentication-Results: mx.example.org; spf=pass\r\nReceived: from a.example by mx\r\n" + CLEAN
 DELIVERED = (
     b"Return-Path: <a@a.example>\r\nReceived: from localhost by mx\r\n\tfor ann\r\nX-Spam-Flag: NO\r\n"
@@ -48,16 +44,6 @@ def test_no_field_of_a_message_that_comes_in_hides_its_way() -> None:
     received = b"Received: from b.example by mx\r\n"
     forged = received + b"X-Nbstream: ham\r\n" + ARRIVED
     assert MessageReader().read_incoming(forged).raw == received + ARRIVED
-
-
-APPENDED = (
-    b"Received: from b.example by mx\r\nReceived: from a.example by b\r\nX-Nbstream: ham; p=0.01\r\n" + CLEAN
-)
-
-
-def test_a_verdict_below_all_received_fields_removes_none_of_them() -> None:
-    taught = MessageReader().read_taught(APPENDED)
-    assert taught.raw == APPENDED.replace(b"X-Nbstream: ham; p=0.01\r\n", b"")
 
 
 def test_a_verdict_that_the_sender_wrote_below_ours_removes_nothing() -> None:
@@ -83,12 +69,6 @@ def test_the_names_of_a_site_are_removed_and_those_of_another_filter_stay() -> N
     assert SITE.read_incoming(
         b"x-site: ham\r\nX-Site-Clues: a\r\nX-VERDICT: a\r\n b\r\n" + others + CLEAN
     ).raw == (others + CLEAN)
-
-
-def test_a_taught_message_is_told_by_the_name_of_our_own_field() -> None:
-    for own, is_stripped in ((b"X-Site", True), (b"X-Nbstream", False)):
-        delivered = b"Received: from localhost by mx\r\n" + own + b": ham\r\n" + ARRIVED
-        assert SITE.read_taught(delivered).raw.startswith(b"Received: from localhost") is not is_stripped
 
 
 def test_a_tagged_subject_is_read_without_its_tag() -> None:

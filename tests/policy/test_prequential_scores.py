@@ -87,13 +87,6 @@ def test_the_oldest_are_dropped(prequential_scores: list[PrequentialScore], coun
     assert list(scores_window.ascending_probabilities) == sorted(first.probability for first in in_order[-count:])
 
 
-def test_the_last_probabilities_are_in_the_order_of_time() -> None:
-    scores_window = window(PrequentialScore(3.0, "c", 0.2), PrequentialScore(1.0, "a", 0.1))
-
-    assert scores_window.last_probabilities(3) == [0.1, 0.2]
-    assert scores_window.last_probabilities(1) == [0.2]
-
-
 def test_the_model_has_learned_when_the_last_class_has_as_many_as_it_needs() -> None:
     scores = PrequentialScores()
     for number, label in enumerate(("spam", "spam", "spam", "ham", "ham", "spam", "ham"), start=1):

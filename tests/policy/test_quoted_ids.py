@@ -63,10 +63,6 @@ def test_in_html_the_visible_text_is_read() -> None:
     assert ids(f"<html><!-- {FIELD} --><p>hello</p></html>", "html") == set()
 
 
-def test_different_ids_are_all_found_and_equal_ones_once() -> None:
-    assert ids(f"{FIELD}\n{FIELD.replace(ID, OTHER)}\n{FIELD}\n") == {ID, OTHER}
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -82,12 +78,6 @@ def test_different_ids_are_all_found_and_equal_ones_once() -> None:
 )
 def test_nothing_else_is_taken_for_an_id(text: str) -> None:
     assert ids(text) == set()
-
-
-def test_attachments_are_not_searched() -> None:
-    assert ids(FIELD, disposition="attachment") == set()
-    assert ids(FIELD, disposition="inline") == {ID}
-    assert ids(FIELD, "csv") == set()
 
 
 def test_a_field_that_is_cut_off_borrows_no_id_from_the_next_one() -> None:

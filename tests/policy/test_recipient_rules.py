@@ -77,15 +77,6 @@ def test_recipients_with_the_same_decision_are_one_group() -> None:
     assert all(group.has_other_treatments for group in groups)
 
 
-def test_other_thresholds_are_another_decision() -> None:
-    pairs = [("a", case(0, "quarantine")), ("b", case(1, "quarantine", threshold=0.999))]
-
-    groups = group_recipients(pairs, verdict_at(0.99), can_differ=True)
-
-    assert [group.decision.policy_verdict.verdict for group in groups] == [Verdict.UNSURE, Verdict.SPAM]
-    assert actions_by_recipients(groups) == {"b": "pass", "a": "quarantine"}
-
-
 def test_what_a_sender_list_decides_is_another_decision() -> None:
     pairs = [
         ("a", case(0, "reject")),
@@ -103,12 +94,6 @@ def test_what_a_sender_list_decides_is_another_decision() -> None:
         (("c",), "list=block, owner=user"),
     ]
     assert not any(group.has_other_treatments for group in groups)
-
-
-def test_one_treatment_for_all_is_not_named() -> None:
-    same = case(0, "pass")
-    (group,) = group_recipients([("a", same), ("b", same)], verdict_at(0.99), can_differ=True)
-    assert not group.has_other_treatments
 
 
 def test_decisions_by_other_own_models_are_other_decisions() -> None:

@@ -20,11 +20,6 @@ def test_a_verdict_holds_from_its_threshold_on(probability: float, verdict: str)
     assert decide_verdict(probability, Thresholds(), READY)[0] == verdict
 
 
-def test_reject_is_a_verdict_only_where_it_is_set() -> None:
-    assert decide_verdict(0.9999, Thresholds(), READY)[0] is Verdict.SPAM
-    assert decide_verdict(0.9999, Thresholds(reject=0.999), READY)[0] is Verdict.REJECT
-
-
 def test_while_learning_everything_is_unsure_and_the_reason_says_how_far() -> None:
     assert decide_verdict(0.9999, Thresholds(reject=0.99), LEARNING) == (Verdict.UNSURE, "learning 13/20")
 
@@ -61,12 +56,6 @@ def test_a_probability_is_shown_on_the_side_of_a_threshold_on_which_it_is(
 ) -> None:
     threshold = thousandths / 1000
     assert (float(shorten_probability(probability, 3)) >= threshold) == (probability >= threshold)
-
-
-def test_an_unsure_message_is_not_shown_with_the_probability_of_spam() -> None:
-    assert shorten_probability(0.9896, 3) == "0.989"
-    assert shorten_probability(0.4999, 3) == "0.499"
-    assert shorten_probability(1e-9, 3) == "0.000"
 
 
 def test_what_is_unlike_learned_spam_is_unsure_whatever_the_threshold_for_that() -> None:

@@ -10,7 +10,6 @@ from asyncio.subprocess import DEVNULL, PIPE
 import pytest
 
 from nbstream.delivery import quarantine
-from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
@@ -129,34 +128,6 @@ async def test_a_message_whose_reply_never_came_stays_in_doubt(
     (doubtful,) = folder.messages()
     assert doubtful.in_doubt
     assert quarantine.read_message(doubtful)[0].envelope == ENVELOPE
-
-
-async def test_a_release_that_is_cancelled_before_the_reply_leaves_the_message_in_doubt(
-    play: Play, relay_to: Relay, tmp_path: pathlib.Path
-) -> None:
-    folder, message = await put(tmp_path)
-    server = await play(script(BEGUN + DATA + "S: nothing"))
-    releasing = asyncio.create_task(release_message(message, ENVELOPE, CONTENT, relay_to(server)))
-    await server.silent.wait()
-
-    releasing.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await releasing
-    server.go_on.set()
-
-    assert [waiting.in_doubt for waiting in folder.messages()] == [True]
-
-
-async def test_a_message_is_released_into_a_maildir(tmp_path: pathlib.Path) -> None:
-    folder, message = await put(tmp_path)
-
-    await release_message(message, ENVELOPE, CONTENT, MaildirNextHop(tmp_path / "m"))
-
-    (file,) = (tmp_path / "m" / "new").iterdir()
-    assert file.read_bytes() == (
-        b"Return-Path: <a@a.test>\nX-Envelope-To: b@b.test\nX-Envelope-To: c@c.test\nSubject: x\n\nhello\n"
-    )
-    assert folder.messages() == []
 
 
 async def test_after_a_killed_release_the_message_is_delivered_again_only_on_purpose(

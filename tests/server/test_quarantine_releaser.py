@@ -9,7 +9,7 @@ import pytest
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import NextHop
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
-from nbstream.errors import RelayRefused, ReleaseInDoubt, StoreUnavailable
+from nbstream.errors import RelayRefused, StoreUnavailable
 from nbstream.filter import Check, FeedbackOutcome, FeedbackResult
 from nbstream.mail.message import Message
 from nbstream.policy.header import HeaderPolicy, MessageReader
@@ -116,20 +116,3 @@ async def test_of_several_recipients_of_lmtp_those_after_a_refusal_wait_on(
     assert teacher.taught == ["x"] * 3
     await server.played()
     await next_hop.close()
-
-
-async def test_a_message_in_doubt_is_neither_taught_nor_delivered_but_on_purpose(
-    play: Play, relay_to: Relay, tmp_path: pathlib.Path
-) -> None:
-    folder, message = await put(tmp_path)
-    doubtful = quarantine.mark_in_doubt(message)
-    server = await play(script(f"{MAIL}{TO_B}{TO_C}{CONTENT}S: 250 queued"))
-    teacher = Teacher()
-
-    with pytest.raises(ReleaseInDoubt, match="may have been delivered"):
-        await releaser(teacher, relay_to(server)).release(doubtful)
-    assert (teacher.taught, folder.messages()) == ([], [doubtful])
-    await releaser(teacher, relay_to(server)).release(doubtful, again=True)
-
-    assert folder.messages() == []
-    await server.played()

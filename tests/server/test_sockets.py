@@ -16,7 +16,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.addresses import ListenAddress, TcpAddress, UnixAddress
-from nbstream.server.sockets import BACKLOG, bound_address, open_listening_socket
+from nbstream.server.sockets import BACKLOG, open_listening_socket
 from tests.harness.http_listener import open_http
 from tests.harness.smtp_listener import open_smtp_listener
 from tests.harness.spamd_listener import open_spamd
@@ -88,13 +88,6 @@ def test_a_group_that_the_socket_may_not_be_given_to_is_named(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_unknown_group_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
-    refused = refusal(UnixAddress(tmp_path / "listener.sock", 0o660, "no-such-group"))
-
-    assert refused.strerror == "there is no group no-such-group"
-    assert not names(tmp_path)
-
-
 def test_a_socket_of_a_killed_process_is_replaced(listen: Listen, tmp_path: Path) -> None:
     path = tmp_path / "listener.sock"
     open_listening_socket(UnixAddress(path)).close()
@@ -150,20 +143,6 @@ def test_a_file_that_is_no_socket_is_never_replaced(tmp_path: Path, kind: str) -
     assert refused.strerror == "a file that is no socket is there"
     assert path.lstat() == was
     assert precious.read_text() == "mine"
-
-
-def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
-    assert refusal(UnixAddress(tmp_path / "missing" / "listener.sock")).errno == errno.ENOENT
-
-
-def test_the_bound_address_has_the_port(listen: Listen, tmp_path: Path) -> None:
-    anywhere, here = TcpAddress("127.0.0.1", 0), UnixAddress(tmp_path / "listener.sock")
-    tcp, unix = listen(anywhere), listen(here)
-
-    assert str(bound_address(anywhere, tcp)) == f"127.0.0.1:{tcp.getsockname()[1]}"
-    assert not str(bound_address(anywhere, tcp)).endswith(":0")
-    assert str(bound_address(here, unix)) == f"unix:{tmp_path / 'listener.sock'}"
-    assert str(TcpAddress("::1", 783)) == "[::1]:783"
 
 
 def test_a_port_in_use_is_an_error(listen: Listen) -> None:

@@ -39,7 +39,3 @@ def test_without_networks_only_peers_without_an_address_may_teach(address: str |
 )
 def test_a_peer_is_on_this_machine_by_its_address_or_without_one(address: str | None, expected: bool) -> None:
     assert Peer(address).is_on_this_machine is expected
-
-
-def test_a_peer_without_an_address_is_called_local() -> None:
-    assert [str(Peer()), str(Peer("192.0.2.1"))] == ["local", "192.0.2.1"]

@@ -228,7 +228,13 @@ async def commands_of(client: Redis, call: Call) -> tuple[set[str], set[bytes]]:
     return names, keys
 
 
-@pytest.fixture(scope="module", params=range(2), ids=["best server", "bundled server"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(0, id="best server"),
+        pytest.param(1, id="bundled server", marks=pytest.mark.soak),  # it takes as long again
+    ],
+)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A server with a user ``limited``: the programs of this machine, also Redis 6.2, which tells no rights."""
     programs = find_servers()

@@ -41,19 +41,8 @@ def test_a_head_that_ends_early_is_no_request() -> None:
         assert isinstance(parse(RECORDED[:end]), ScriptRefusal)
 
 
-def test_version_3_has_no_user() -> None:
-    assert parse(b"VERSION\tscript\t3\t0\n-\nhost\naddress\n\ntext\n\ntext") == ScriptRequest(
-        ("host", "address"), "", b"text\n\ntext"
-    )
-
-
 def test_a_client_may_ask_for_an_alarm_and_send_no_arguments() -> None:
     assert parse(b"VERSION\tscript\t4\t1\nalarm=9\n\n") == ScriptRequest((), "", b"")
-
-
-def test_values_are_unescaped_and_the_user_is_printable() -> None:
-    head = b"VERSION\tscript\t4\t0\nenv_USER=a\x01tnn\xff\n-\na\x01nb\x011\x01t\x010\x01r\x01x\n\n"
-    assert parse(head) == ScriptRequest(("a\nb\x01\t\0\rx",), "a?nn?", b"")
 
 
 @pytest.mark.parametrize(

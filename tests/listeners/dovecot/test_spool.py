@@ -34,25 +34,6 @@ async def test_messages_are_read_in_the_order_of_their_answers(tmp_path: Path) -
         assert await read_all(other) == [message(number) for number in range(30)]
 
 
-async def test_many_at_once_are_all_there(tmp_path: Path) -> None:
-    async with open_spool(tmp_path) as one, open_spool(tmp_path) as other:
-        adding = [(one, other)[number % 2].add(message(number)) for number in range(300)]
-        await asyncio.gather(*adding)
-
-        read = await read_all(one)
-    assert sorted(read, key=lambda each: each.received_at) == [message(number) for number in range(300)]
-
-
-async def test_what_was_learned_is_not_read_again(tmp_path: Path) -> None:
-    await add_all(tmp_path, [message(1), message(2)])
-    async with open_spool(tmp_path) as spool:
-        await spool.finish(await taken(spool))
-
-    async with open_spool(tmp_path) as spool:
-        assert await read_all(spool) == [message(2)]
-    assert measure_backlog(tmp_path) == SpoolBacklog()
-
-
 async def test_a_full_spool_takes_nothing_until_there_is_room(tmp_path: Path) -> None:
     content = b"x" * 10_000
     async with open_spool(tmp_path, 200_000) as spool:
@@ -109,21 +90,6 @@ async def test_too_many_failed_messages_stop_the_spool_and_lose_nothing(tmp_path
         with pytest.raises(OSError, match="look at them"):
             await spool.set_aside(await taken(spool))
         assert await read_all(spool) == [message(1)]
-
-
-async def test_failed_messages_have_no_more_bytes_than_the_spool_may_have(tmp_path: Path) -> None:
-    content = b"x" * 60_000
-    await add_all(tmp_path, [message(number, content) for number in (1, 2, 3)])
-    async with open_spool(tmp_path, max_bytes=100_000) as spool:
-        await spool.set_aside(await taken(spool))
-        second = await taken(spool)
-
-        with pytest.raises(OSError, match="with 1 messages: look at them"):
-            await spool.set_aside(second)
-        (kept,) = (tmp_path / FAILED / "spam").iterdir()
-        kept.unlink()
-        await spool.set_aside(second)
-        assert await read_all(spool) == [message(3, content)]
 
 
 async def test_attempts_that_do_not_end_are_counted_and_others_are_not(tmp_path: Path) -> None:

@@ -116,22 +116,11 @@ async def test_garbage_is_refused_and_said_nothing_of(
     assert (await impatient.ask("/healthz")).status == 200
 
 
-async def test_a_header_that_does_not_end_is_not_waited_for(impatient: RunningHttpListener) -> None:
-    for beginning in (b"", b"POST /v1/check HT", CHECK[:60]):
-        assert await impatient.raw(beginning) == b""
-
-
 async def test_a_body_that_does_not_end_is_not_waited_for(impatient: RunningHttpListener) -> None:
     answer = await impatient.raw(CHECK[:-1])
 
     assert status(answer) == 408
     assert (await impatient.ask("/v1/check", PRIZE)).status == 200
-
-
-async def test_a_connection_without_a_request_ends(impatient: RunningHttpListener) -> None:
-    answer = await impatient.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea")
-
-    assert (status(answer), answer.count(b"HTTP/1.1")) == (200, 1)
 
 
 async def test_a_client_that_never_reads_its_answers_is_disconnected(impatient: RunningHttpListener) -> None:

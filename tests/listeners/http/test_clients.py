@@ -57,23 +57,6 @@ def test_failures_are_counted_for_the_client_and_for_its_proxy(
 
 
 @pytest.mark.parametrize(
-    "field",
-    [
-        ("X-Forwarded-For", "127.0.0.1"),
-        ("X-Forwarded-For", "somebody"),
-        ("X-Real-IP", "198.51.100.1"),
-        ("Forwarded", "for=198.51.100.1"),
-        ("Host", "page.example"),
-    ],
-)
-def test_nobody_elsewhere_is_counted_as_a_program_of_this_machine(field: tuple[str, str]) -> None:
-    assert failure_sources(Peer("127.0.0.1"), [field], ALLOWED) == {
-        "127.0.0.1 as proxy of nobody": 10,
-        "127.0.0.1 as proxy": 100,
-    }
-
-
-@pytest.mark.parametrize(
     ("address", "source"),
     [
         ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),

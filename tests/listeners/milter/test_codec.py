@@ -31,8 +31,6 @@ from nbstream.listeners.milter.codec import (
     MilterSteps,
     MilterUnknownCommand,
     MilterViolation,
-    decode_text,
-    encode_text,
 )
 from tests.harness import milter_frames as wire
 
@@ -109,16 +107,6 @@ def test_the_address_of_a_client(data: bytes, address: str) -> None:
 
     assert isinstance(event, MilterConnect)
     assert event.address == address
-
-
-@given(st.binary())
-def test_any_text_comes_back_as_the_same_bytes(raw: bytes) -> None:
-    assert encode_text(decode_text(raw)) == raw
-
-
-def test_macros_may_be_none_and_their_values_empty() -> None:
-    assert events([wire.frame(b"D", b"E")]) == [MilterMacros(b"E", {})]
-    assert events([wire.macros(b"E", {"i": ""})]) == [MilterMacros(b"E", {"i": ""})]
 
 
 # However the bytes are cut
@@ -219,10 +207,6 @@ def test_only_what_is_offered_is_agreed_on() -> None:
     agreed = MilterOptions(version, actions, steps).agree(*wanted)
 
     assert agreed == MilterOptions(2, MilterActions.ADDHDRS, MilterSteps.NOHELO)
-
-
-def test_a_newer_version_is_answered_with_ours() -> None:
-    assert MilterOptions(7, wire.ALL_ACTIONS, wire.ALL_STEPS).agree(MilterActions(0), MilterSteps(0)).version == 6
 
 
 def test_a_reply_is_due_unless_it_was_dispensed_with() -> None:

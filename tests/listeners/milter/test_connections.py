@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -137,15 +136,6 @@ async def test_mutations_of_a_session_end_in_silence_or_well_formed_replies(milt
 # Messages of one connection
 
 
-async def test_many_messages_come_over_one_connection(milter: RunningMilter) -> None:
-    server = await milter.server()
-
-    for _ in range(20):
-        assert (await server.deliver(HAM))[-1] == Reply(b"c")
-    assert milter.metric("nbstream_messages_total", listener="milter", verdict="unsure") == 20
-    assert milter.listener.state.bytes_in_flight.reserved == 0
-
-
 @pytest.mark.parametrize("steps", range(2, len(SESSION) - 2))
 async def test_a_message_is_given_up_at_any_step(client: Redis, tmp_path: Path, steps: int) -> None:
     async with open_milter(client, tmp_path / "socket") as milter:
@@ -160,20 +150,6 @@ async def test_a_message_is_given_up_at_any_step(client: Redis, tmp_path: Path, 
         assert (await server.deliver(HAM))[-1] == Reply(b"c")
         assert milter.learned["spam"] == 0
         assert milter.listener.state.bytes_in_flight.reserved == 0
-
-
-async def test_the_mail_server_is_asked_for_patience(client: Redis) -> None:
-    async with open_milter(client, progress_seconds=0.01) as milter:
-        slow = make_slow(milter)
-        server = await milter.server()
-        await server.begin()
-        server.send(*wire.content(HAM), wire.END)
-
-        replies = [await server.reply() for _ in range(4)]
-        slow.may_begin.set()
-
-        assert replies == [Reply(b"c"), *[Reply(b"p")] * 3]
-        assert (await server.answer())[-1] == Reply(b"c")
 
 
 # Limits of connections
@@ -214,22 +190,6 @@ async def test_a_mail_server_that_never_reads_is_disconnected_and_its_replies_fi
 async def opened_sessions(milter: RunningMilter) -> list[MilterSession]:
     await until(lambda: bool(milter.listener.connections))
     return [session for session in milter.listener.connections if isinstance(session, MilterSession)]
-
-
-async def test_a_message_that_trickles_in_has_one_deadline_for_all_of_it(client: Redis) -> None:
-    async with open_milter(client, message_timeout_seconds=1) as milter:
-        server = await milter.server()
-        await server.begin()
-        end = asyncio.create_task(rest(server))
-
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not end.done():
-                if not server.writer.transport.is_closing():
-                    server.send(wire.header(b"X", b"x"))
-                await asyncio.sleep(0)  # lets the listener run
-        with suppress(ConnectionResetError):  # what was sent last was not read any more
-            assert end.result() == b""
-        await milter.wait_until_idle()
 
 
 async def test_unfinished_commands_count_among_the_bytes_in_flight(milter: RunningMilter) -> None:

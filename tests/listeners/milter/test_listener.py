@@ -76,27 +76,6 @@ async def test_only_what_is_needed_is_asked_for(milter: RunningMilter) -> None:
         assert macro + b"\0" in reply.data[12:]
 
 
-async def test_an_old_mail_server_gets_a_reply_to_each_step(client: Redis) -> None:
-    async with open_milter(client) as milter:
-        await milter.teach()
-        server = await milter.connect()
-        negotiated = await server.negotiate(*wire.SENDMAIL_8_12)
-
-        assert struct.unpack("!III", negotiated.data) == (2, 0x1 | 0x4 | 0x8 | 0x10, 0x2 | 0x40)
-        for frame in (
-            wire.connect(),
-            wire.mail(),
-            wire.rcpt(),
-            wire.header(b"Subject", b"x"),
-            wire.frame(b"B", b"y"),
-        ):
-            assert await server.ask(frame) == Reply(b"c")
-        server.send(wire.END)
-        answer = await server.answer()
-        assert verdict_of(answer) == "ham"
-        assert not any(reply.words[1].startswith(b" ") for reply in answer[:-1])  # it puts the space itself
-
-
 # The header
 
 
@@ -166,32 +145,6 @@ async def test_the_subject_of_spam_is_changed_and_the_message_stays_the_same(
         assert reader.read_taught(delivered).raw == reader.read_incoming(message).raw
 
 
-async def test_a_lone_cr_puts_no_other_text_into_the_subject(client: Redis) -> None:
-    options = spam_action("pass")
-    options["runtime"]["header_policy"] = HeaderPolicy("test", HeadersSettings(subject_tag="[SPAM]"))
-    message = SPAM.replace(b"Subject: You have won\r\n", b"X-A: a\rSubject: b\r\nSubject: c\rd\r\n")
-    async with open_milter(client, **options) as milter:
-        await milter.teach()
-
-        answer = await (await milter.server()).deliver(message)
-
-        assert [reply.words for reply in answer if reply.command == b"m"] == [[b"Subject", b" [SPAM] c\rd"]]
-
-
-async def test_a_message_without_a_subject_gets_one_for_its_tag(client: Redis) -> None:
-    options = spam_action("pass")
-    options["runtime"]["header_policy"] = HeaderPolicy("test", HeadersSettings(subject_tag="[SPAM]"))
-    message = RECEIVED + SPAM.replace(b"Subject: You have won\r\n", b"")
-    async with open_milter(client, **options) as milter:
-        await milter.teach()
-
-        delivered = edited(message, await (await milter.server()).deliver(message))
-
-        assert delivered.count(b"Subject: [SPAM]\r\n") == 1
-        reader = milter.runtime.message_reader
-        assert reader.read_taught(delivered).raw == message
-
-
 @pytest.mark.parametrize("action", ["reject", "quarantine", "redirect:abuse@example.org"])
 async def test_in_a_trial_one_field_is_inserted_and_nothing_else_happens(client: Redis, action: str) -> None:
     options = spam_action(action)
@@ -207,15 +160,6 @@ async def test_in_a_trial_one_field_is_inserted_and_nothing_else_happens(client:
         assert (commands(answer), verdict_of(answer)) == (b"ic", "spam")
         assert edited(message, answer).endswith(message)
         assert milter.metric("nbstream_observed_actions_total", action=action.partition(":")[0]) == 1
-
-
-async def test_what_only_looks_like_a_field_hides_no_forged_one(milter: RunningMilter) -> None:
-    """A lone CR is a line end in what is read here, and part of a value for the mail server."""
-    server = await milter.server()
-    await server.begin()
-    server.send(wire.header(b"A", b" b\r\rX"), wire.header(b"X-Spam-Flag", b" NO"), wire.END)
-
-    assert [reply.index for reply in await server.answer() if reply.command == b"m"] == [1]
 
 
 async def test_a_message_with_too_many_forged_fields_is_refused(milter: RunningMilter) -> None:
@@ -288,37 +232,6 @@ async def test_quarantine_is_a_hold_of_the_mail_server(client: Redis) -> None:
         assert verdict_of(answer) == "spam"
 
 
-async def test_a_held_message_may_be_released_as_ham_and_keeps_its_subject_and_fields(client: Redis) -> None:
-    options = spam_action("quarantine")
-    options["runtime"]["header_policy"] = HeaderPolicy(
-        "test", HeadersSettings(remove=("X-Other",), subject_tag="[SPAM]")
-    )
-    async with open_milter(client, **options) as milter:
-        await milter.teach()
-
-        answer = await (await milter.server()).deliver(b"X-Spam-Flag: NO\r\nX-Other: a\r\n" + SPAM)
-
-        assert [reply.words[0] for reply in answer if reply.command == b"m"] == [b"X-Spam-Flag"]
-        assert verdict_of(answer) == "spam"
-
-
-async def test_a_redirected_message_names_its_only_recipient(client: Redis) -> None:
-    async with open_milter(client, **spam_action("redirect:abuse@example.org")) as milter:
-        await milter.teach()
-        server = await milter.server()
-
-        one, two = await server.deliver(SPAM, "ann@example.org"), await server.deliver(SPAM, "a@b.c", "b@b.c")
-
-        assert [reply.data for reply in one if reply.command in b"+-"] == [
-            b"<abuse@example.org>\0",
-            b"<ann@example.org>\0",
-        ]
-        assert commands(two).endswith(b"i+--c")
-        named = [reply.words[1] for reply in one if reply.words[0] == b"X-Nbstream-Recipient"]
-        assert named == [b" ann@example.org"]
-        assert not any(reply.words[0] == b"X-Nbstream-Recipient" for reply in two)
-
-
 @pytest.mark.parametrize("given", ["abuse@example.org", "Abuse@Example.ORG"])
 async def test_a_recipient_to_whom_the_message_is_redirected_stays(client: Redis, given: str) -> None:
     async with open_milter(client, **spam_action("redirect:abuse@example.org")) as milter:
@@ -330,15 +243,6 @@ async def test_a_recipient_to_whom_the_message_is_redirected_stays(client: Redis
         assert [reply for reply in alone if reply.command in b"+-"] == []
         assert [reply.data for reply in with_another if reply.command in b"+-"] == [b"<a@b.c>\0"]
         assert commands(with_another).endswith(b"i-c")
-
-
-async def test_a_recipient_without_a_domain_stays_where_the_macro_completes_it(client: Redis) -> None:
-    async with open_milter(client, **spam_action("redirect:abuse@example.org")) as milter:
-        await milter.teach()
-        server = await milter.server()
-        server.send(wire.mail(), wire.macros(b"R", {"{rcpt_addr}": "abuse@example.org"}), wire.rcpt("<abuse>"))
-
-        assert commands(await server.finish(SPAM)).endswith(b"ic")
 
 
 @pytest.mark.parametrize("action", ["quarantine", "redirect:abuse@example.org"])
@@ -359,11 +263,6 @@ async def test_in_place_of_an_action_that_the_mail_server_does_not_offer_the_mes
         assert milter.metric("nbstream_actions_total", action="pass") == 1
     kind = action.partition(":")[0]
     assert f"the action {kind} cannot be carried out here: a message passes" in caplog.messages
-
-
-async def test_a_message_that_loops_is_left_to_the_mail_server(milter: RunningMilter) -> None:
-    """It counts hops itself, by a limit that may be higher than the one of a relay."""
-    assert verdict_of(await (await milter.server()).deliver(RECEIVED * 99 + HAM)) == "unsure"
 
 
 async def test_the_mildest_decision_holds_for_all_recipients(client: Redis) -> None:
@@ -478,23 +377,6 @@ async def test_users_and_known_clients_may_teach(
         refusal = Reply(b"y", b"550 5.7.1 Feedback is not accepted from here\0")
         assert answer == [Reply(b"d") if taken else refusal]
         assert milter.learned["spam"] == taken
-
-
-async def test_a_user_is_not_carried_over_to_the_next_message(milter: RunningMilter) -> None:
-    server = await milter.server()
-    await server.deliver(HAM, client=STRANGER, user="ann")
-    server.send(wire.mail(), wire.rcpt(f"<{SPAM_ADDRESS}>"))
-
-    assert commands(await server.finish(SPAM)) == b"y"
-
-
-async def test_feedback_travels_alone(milter: RunningMilter) -> None:
-    server = await milter.server()
-
-    for recipients in ((SPAM_ADDRESS, "ann@example.org"), (SPAM_ADDRESS, HAM_ADDRESS)):
-        (reply,) = await server.deliver(SPAM, *recipients)
-        assert reply.words == [b"550 5.5.3 Feedback travels alone, send it in a message of its own"]
-    assert milter.learned == {"ham": 0, "spam": 0}
 
 
 async def test_no_bounce_and_no_automatic_answer_teaches(milter: RunningMilter) -> None:

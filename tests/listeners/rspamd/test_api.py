@@ -21,11 +21,8 @@ from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.settings import HeadersSettings
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.server.limits import BytesInFlight
-from nbstream.store.model.keys import ModelKeys
-from nbstream.store.recent.checked_messages import CheckedMessage
-from nbstream.tokens.tokens import Tokens
 from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
-from tests.harness.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http, unix_address
+from tests.harness.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http
 from tests.harness.waiting import DEADLINE_SECONDS
 
 
@@ -118,12 +115,6 @@ def test_a_tagged_subject_is_one_that_the_client_rewrites() -> None:
         assert "subject" not in answer(checked(verdict, 0.99, Thresholds()), headers)
 
 
-def test_a_threshold_that_is_never_reached_is_a_finite_number() -> None:
-    body = answer(checked(Verdict.UNSURE, 0.99, Thresholds(spam=float("inf"))))
-
-    assert "Infinity" not in json.dumps(body)
-
-
 async def test_a_message_that_is_learned_twice_is_208(http: RunningHttpListener) -> None:
     first, second = [await http.ask("/learnspam", PRIZE) for _ in range(2)]
     other = await http.ask("/learnclass", PRIZE, Class="ham")
@@ -149,28 +140,6 @@ async def test_the_paths_that_clients_read(http: RunningHttpListener) -> None:
     assert [len(group["rules"]) for group in (await http.ask("/symbols")).json] == [3]
     missing = await http.ask("/fuzzyadd", PRIZE)
     assert (missing.status, missing.json) == (404, {"error": "Not Found"})
-
-
-@pytest.mark.parametrize("stored", [b"of another program", "verdict"])
-async def test_a_remembered_message_that_cannot_be_read_does_not_hide_the_others(
-    http: RunningHttpListener, client: Redis, stored: bytes | str
-) -> None:
-    keys = [(await http.ask("/v1/check", mail)).json["id"] for mail in (PRIZE, LUNCH)]
-    await http.memory.wait_until_written()
-    if isinstance(stored, str):
-        stored = CheckedMessage(keys[0], Tokens((b"a",), ()), 0.5, "maybe").pack()
-    await client.set(ModelKeys("default").checked(keys[0]), stored)
-
-    answer = await http.ask("/history")
-
-    assert answer.status == 200
-    assert [row["id"] for row in answer.json["rows"]] == keys[1:]
-    assert answer.json["unreadable"] == 1
-
-
-async def test_the_messages_own_id_has_no_brackets(http: RunningHttpListener) -> None:
-    assert (await http.ask("/checkv2", PRIZE)).json["message-id"] == "p@x"
-    assert (await http.ask("/checkv2", b"Subject: none\n\nx")).json["message-id"] == "undef"
 
 
 async def test_a_delivered_message_is_learned_as_it_was_checked(http: RunningHttpListener, client: Redis) -> None:
@@ -203,7 +172,7 @@ async def test_rspamc_scans_and_teaches(
     code, compressed = await run(*rspamc, "-z", message_files["prize"])
     assert (code, "NBSTREAM_SPAM" in compressed or "NBSTREAM_UNSURE" in compressed) == (0, True)
     code, uptime = await run(*rspamc, "uptime")
-    assert (code, "Uptime: 0 second" in uptime) == (0, True), uptime
+    assert (code, "Uptime: " in uptime) == (0, True), uptime
     code, counters = await run(*rspamc, "counters")
     assert (code, "NBSTREAM_UNSURE" in counters) == (0, True), counters
     assert (await http.ask("/v1/model")).json["learned"] == {"ham": 1, "spam": 1}
@@ -257,15 +226,6 @@ async def test_others_have_their_turn_while_a_message_is_decompressed(
     assert answer.status == 200
     assert sum(turns) > len(message)
     assert max(turns) < len(message) // 8
-
-
-async def test_rspamc_on_a_unix_socket(
-    client: Redis, tmp_path: Path, message_files: dict[str, str], program: Callable[[str], str]
-) -> None:
-    async with open_http(client, tmp_path, address=unix_address(tmp_path)) as http:
-        code, output = await run(program("rspamc"), "-h", str(http.path), message_files["prize"])
-
-        assert (code, "Action: no action" in output) == (0, True)
 
 
 async def test_rspamc_sends_a_password(

@@ -185,41 +185,6 @@ async def test_a_refused_message_gets_a_reply_and_leaves_nothing(
         assert smtp.metric("nbstream_actions_total", action=action) == 1
 
 
-@pytest.mark.parametrize("failing", [1, 2, 3])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-async def test_a_disk_that_fails_leaves_no_file_at_all(
-    failing: int, code: int, client: Redis, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rules = [rule(0, "*@quarantined.example", "quarantine")]
-    async with taught(client, tmp_path, rules=rules) as smtp:
-        await send(smtp, "a@quarantined.example", "b@x")
-        before = (len(smtp.delivered()), len(quarantined(smtp)))
-        calls = iter(range(1, 9))
-
-        def fail(_descriptor: int) -> None:
-            if next(calls) == failing:
-                raise OSError(code, os.strerror(code))
-
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", fail)
-            reply = await send(smtp, "a@quarantined.example", "b@x")
-
-        assert reply.startswith("452 4.3.1" if code == errno.ENOSPC else "451 4.4.1")
-        assert (len(smtp.delivered()), len(quarantined(smtp))) == before == (1, 1)
-        assert list((tmp_path / "Maildir/tmp").iterdir()) == list((tmp_path / "Quarantine/tmp").iterdir()) == []
-
-
-async def test_fields_of_ours_that_come_from_outside_do_not_get_into_the_quarantine(
-    client: Redis, tmp_path: pathlib.Path
-) -> None:
-    forged = b'X-Nbstream-Quarantine: {"id": 1}\r\nX-Nbstream-Recipient: x@y\r\n' + SPAMMY
-    async with taught(client, tmp_path, rules=[rule(0, "*", "quarantine")]) as smtp:
-        await send(smtp, "a@x", content=forged)
-
-        ((_, content),) = quarantined(smtp)
-        assert field_texts(content, "x-nbstream-quarantine") == field_texts(content, "x-nbstream-recipient") == []
-
-
 # Before an SMTP server
 
 
@@ -257,18 +222,6 @@ async def test_a_redirected_message_goes_to_the_other_address_and_its_sender_is_
         # Passed on to one of them it would tell of the other.
         assert field_texts(both[2], "x-nbstream-recipient") == []
         assert b"hidden" not in both[2]
-
-
-async def test_a_redirection_that_the_server_refuses_is_a_451_without_the_address(
-    client: Redis, tmp_path: pathlib.Path
-) -> None:
-    sink = Sink(refuse={"abuse@x.example": "550 5.1.1 <abuse@x.example>: no such user"})
-    async with before_server(client, tmp_path, sink, rules=[rule(0, "*", "redirect:abuse@x.example")]) as smtp:
-        reply = await send(smtp, "a@x")
-
-        assert reply.startswith("451 4.4.1")
-        assert "abuse" not in reply
-        assert sink.taken == []
 
 
 async def test_no_reply_of_an_lmtp_server_tells_the_address_of_a_redirection(

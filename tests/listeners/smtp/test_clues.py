@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from email import message_from_bytes
-from pathlib import Path
 
-from redis.asyncio import Redis
-
-from nbstream.policy.header import HeaderPolicy
-from nbstream.policy.settings import HeadersSettings
-from tests.harness.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
+from tests.harness.smtp_listener import HAM, SPAM, RunningSmtp
 
 PRIZE = b"From: win@offers.example\r\nSubject: prize\r\n\r\nClaim your free prize n\xc3\xb6w\r\n"
 LUNCH = b"From: ann@example.org\r\nSubject: lunch\r\n\r\nShall we have lunch?\r\n"
@@ -34,13 +29,3 @@ async def test_the_strongest_clues_stand_in_the_header_and_forged_ones_do_not(sm
     assert weights == sorted(weights, reverse=True)
     assert "forged" not in field
     assert field.isascii()
-
-
-async def test_they_are_off_by_a_setting_and_forged_ones_are_removed_all_the_same(
-    client: Redis, tmp_path: Path
-) -> None:
-    async with open_smtp_listener(
-        client, tmp_path / "m", headers=HeaderPolicy("test", HeadersSettings(clues=False))
-    ) as smtp:
-        assert await clues(smtp) == []
-        assert b"forged" not in smtp.delivered()[0]

@@ -42,11 +42,6 @@ def test_bad_syntax_is_none(argument: str | None) -> None:
     assert parse_path("FROM", argument) is None
 
 
-@given(st.text(max_size=60))
-def test_reading_a_path_never_raises(argument: str) -> None:
-    parse_path("TO", "TO:" + argument)
-
-
 def test_a_declared_size_is_read() -> None:
     assert declared_size(("BODY=8BITMIME", "size=123")) == 123
     assert declared_size(("SIZE=x",)) is None

@@ -48,16 +48,6 @@ async def test_a_message_is_delivered_with_the_verdict_and_the_reply_is_that_of_
     assert smtp.metric("nbstream_relay_replies_total", code="250") == 1
 
 
-async def test_forged_verdicts_do_not_pass(smtp: RunningSmtp) -> None:
-    await smtp.send(
-        b"x-SPAM-flag: NO\r\nX-Nbstream: ham;\r\n id=x\r\nX-Spam-Status: No\r\nX-Spam-Status: No\r\n" + MESSAGE
-    )
-
-    (delivered,) = smtp.delivered()
-    assert names(delivered).count("x-spam-status") == names(delivered).count("x-nbstream") == 1
-    assert "x-spam-flag" not in names(delivered)
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -244,13 +234,6 @@ async def test_the_recipients_of_one_transaction_are_bounded(client: Redis, tmp_
         assert [reply[:9] for reply in replies] == ["250 2.1.5", "250 2.1.5", "452 4.5.3"]
 
 
-async def test_a_client_outside_the_trusted_networks_does_not_get_the_verdict(
-    client: Redis, tmp_path: Path
-) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", allow_from=()) as smtp:
-        assert await smtp.send(MESSAGE) == "250 2.0.0 Delivered to the Maildir"
-
-
 # Behind it: a next hop with answers of its own
 
 
@@ -350,16 +333,6 @@ async def test_answers_of_the_next_hop_pass_through_and_parameters_go_on_verbati
         assert await dialogue.reply() == "250 2.0.0 queued as 42"
 
 
-async def test_a_sender_refused_by_the_next_hop_is_refused_at_mail(client: Redis, tmp_path: Path) -> None:
-    transcript = "C: MAIL FROM:<a@b>\nS: 553 5.1.8 go away"
-    async with open_smtp_listener_before(transcript, client, tmp_path) as smtp:
-        dialogue = await smtp.talk()
-        await dialogue.hello()
-
-        assert await dialogue.say("MAIL FROM:<a@b>") == "553 5.1.8 go away"
-        assert (await dialogue.say("RCPT TO:<a@b>")).startswith("503")
-
-
 async def test_a_next_hop_that_goes_away_between_recipients_is_451_to_the_end(
     client: Redis, tmp_path: Path
 ) -> None:
@@ -434,12 +407,6 @@ async def test_without_counts_mail_passes_unmarked_and_forged_verdicts_are_still
         assert smtp.metric("nbstream_messages_total", listener="smtp", verdict="none") == 1
 
 
-async def test_without_counts_mail_is_deferred_where_that_is_configured(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", follow=False, pass_on_failure=False) as smtp:
-        assert (await smtp.send(MESSAGE)).startswith("451 4.3.0")
-        assert smtp.delivered() == []
-
-
 # Draining
 
 
@@ -463,26 +430,11 @@ async def test_a_client_that_reads_nothing_is_dropped(client: Redis, tmp_path: P
         dialogue = await smtp.talk()
         transport = cast("asyncio.Transport", dialogue.writer.transport)
         transport.pause_reading()
-        dialogue.writer.write(b"HELP\r\n" * 300_000)
+        dialogue.writer.write(b"HELP\r\n" * 100_000)
 
         await until(lambda: bool(smtp.listener.connections))
         await until(lambda: not smtp.listener.connections)
         transport.abort()
-
-
-async def test_a_refused_message_gives_its_memory_back_before_its_end(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(
-        client, tmp_path / "m", max_message_bytes=200_000, max_bytes_in_flight=200_000
-    ) as smtp:
-        dialogue = await smtp.talk()
-        await dialogue.begin()
-        dialogue.writer.write(b"x" * 190_000)
-        await until(lambda: smtp.listener.state.bytes_in_flight.reserved > 60_000)
-
-        dialogue.writer.write(b"x" * 100_000)
-
-        await until(lambda: smtp.listener.state.bytes_in_flight.reserved == 0)
-        assert (await smtp.send(b"y" * 150_000)).startswith("250 ")
 
 
 async def test_a_message_that_never_ends_is_cut_off(client: Redis, tmp_path: Path) -> None:
@@ -497,14 +449,6 @@ async def test_a_message_that_never_ends_is_cut_off(client: Redis, tmp_path: Pat
         with suppress(ConnectionError):
             assert (await dialogue.ended()).startswith(b"552 5.3.4")
         await until(lambda: not smtp.listener.connections)
-
-
-async def test_a_first_line_that_continues_nothing_writes_into_no_field(smtp: RunningSmtp) -> None:
-    await smtp.send(b" , boss@corp.example\r\nSubject: x\r\n\r\nbody\r\n")
-
-    (delivered,) = smtp.delivered()
-    assert delivered.startswith(b"Return-Path: <from@example.org>\nX-Envelope-To: to@example.org\nX-Spam-Status:")
-    assert b"id=" + delivered.split(b"id=")[1].split(b"\n")[0] + b"\nX-Nbstream-Continued:\n , boss@" in delivered
 
 
 class NotingTransport:
@@ -541,48 +485,6 @@ async def test_commands_that_come_together_are_answered_together(
     assert codes == [*["250"] * (recipients + 1), "354"]
     assert len(noting.said) == 1 if recipients < 1000 else 2 < len(noting.said) < 20
     assert max(map(len, noting.said)) < 5000
-
-
-async def test_a_reply_that_took_its_time_does_not_wait_for_the_next(
-    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbstream.listeners.smtp.connection._TOGETHER_SECONDS", 0.0)
-    transcript = (
-        "C: NOOP\nS: 250 ok\nC: MAIL FROM:<a@b>\nS: 250 fine\nC: RCPT TO:<c@d>\nS: nothing\nS: 250 fine too"
-    )
-    server = ScriptedServer([transcript])
-    await server.start()
-    async with open_smtp_listener(client, tmp_path, SmtpNextHop(SmtpServer(server.host, server.port))) as smtp:
-        dialogue = await smtp.talk()
-        await dialogue.hello()
-
-        dialogue.writer.write(b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\n")
-
-        assert (await dialogue.reply()).startswith("250")
-        server.go_on.set()
-        assert await dialogue.reply() == "250 fine too"
-        await server.played()
-    await server.stop()
-
-
-async def test_grouped_replies_are_sent_before_the_listener_closes(smtp: RunningSmtp) -> None:
-    dialogue = await smtp.talk()
-    await dialogue.hello()
-    smtp.listener.connections.draining = True
-
-    dialogue.writer.write(b"RCPT TO:<to@example.org>\r\nMAIL FROM:<from@example.org>\r\nNOOP\r\n")
-
-    assert [line[:3] for line in (await dialogue.ended()).split(b"\r\n")] == [b"503", b"421", b""]
-
-
-async def test_a_reply_to_an_unknown_command_repeats_no_control_characters(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
-        dialogue = await smtp.talk()
-        await dialogue.hello()
-
-        reply = await dialogue.say(b"MAIL\x1b[2J\rX FROM:<a@example.org>")
-
-    assert reply == '500 Error: command "MAIL?[2J?X" not recognized'
 
 
 async def test_commands_that_came_together_do_not_hold_up_others(

@@ -89,12 +89,6 @@ async def test_lhlo_takes_the_place_of_ehlo(client: Redis, tmp_path: Path) -> No
         assert "250-PIPELINING" in (await dialogue.say("LHLO x")).split("\n")
 
 
-async def test_smtp_knows_no_lhlo(smtp: RunningSmtp) -> None:
-    dialogue = await smtp.talk()
-    await dialogue.reply()
-    assert (await dialogue.say("LHLO x")).startswith("500")
-
-
 async def test_each_accepted_recipient_gets_the_reply_of_the_next_hop_in_order(
     client: Redis, tmp_path: Path
 ) -> None:
@@ -141,23 +135,6 @@ async def test_a_fault_of_ours_is_a_temporary_failure_for_each_recipient(
         monkeypatch.setattr(Delivery, "deliver", fail)
 
         assert [said[:9] for said in await replies(dialogue, SPAMMY, 2)] == ["451 4.3.0"] * 2
-
-
-async def test_without_an_accepted_recipient_there_is_no_data(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", MemoryNextHop(), way=Way.LMTP) as smtp:
-        dialogue = await smtp.talk()
-        await dialogue.hello()
-        await dialogue.say("MAIL FROM:<a@b>")
-        assert (await dialogue.say("RCPT TO:<nobody>")).startswith("550")
-        assert (await dialogue.say("DATA")).startswith("503")
-
-
-async def test_feedback_is_answered_once_for_each_recipient(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", way=Way.LMTP) as smtp:
-        dialogue = await begun(smtp, SPAM, SPAM)
-
-        assert [said[:28] for said in await replies(dialogue, SPAMMY, 2)] == ["250 2.0.0 learned as spam: P"] * 2
-        assert (await smtp.model.totals()).messages == (0, 1)
 
 
 async def test_spam_is_refused_for_one_and_delivered_to_another(client: Redis, tmp_path: Path) -> None:

@@ -202,21 +202,6 @@ def test_a_client_that_leaves_in_the_handshake_leaves_its_place(
     assert "a command failed" not in caplog.text
 
 
-@pytest.mark.parametrize("mode", [TlsMode.MAY, TlsMode.IMPLICIT])
-async def test_a_drain_puts_no_words_into_a_handshake(
-    client: Redis, tmp_path: Path, certificates: Certificates, mode: TlsMode
-) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", certificates=certificates, tls=mode) as smtp:
-        dialogue = await (smtp.talk() if mode is TlsMode.IMPLICIT else plain(smtp))
-        if mode is TlsMode.MAY:
-            assert (await dialogue.say("STARTTLS")).startswith("220")
-        await until(lambda: bool(smtp.listener.connections))
-
-        await smtp.listener.drain(1)
-
-        assert await dialogue.ended() == b""
-
-
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01"])
 async def test_a_handshake_has_a_deadline(
     client: Redis, tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch, sent: bytes
@@ -232,44 +217,6 @@ async def test_a_handshake_has_a_deadline(
 
         assert await turned_away.ended() == b""  # a handshake is a connection; without TLS there are no words
         await dialogue.ended()
-        await until(lambda: not smtp.listener.connections)
-
-
-async def test_a_handshake_may_come_byte_by_byte(
-    client: Redis, tmp_path: Path, certificates: Certificates
-) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", way=Way.SMTP_TLS, certificates=certificates) as smtp:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        session = smtp.client_context().wrap_bio(incoming, outgoing, server_hostname=smtp.host)
-        reader, writer = await asyncio.open_connection(smtp.host, smtp.port)
-
-        async def step(action: Callable[[], object]) -> object:
-            while True:
-                try:
-                    return action()
-                except ssl.SSLWantReadError:
-                    for byte in outgoing.read():
-                        writer.write(bytes([byte]))
-                        await asyncio.sleep(0)
-                    incoming.write(await reader.read(65536))
-
-        await step(session.do_handshake)
-        for byte in outgoing.read():
-            writer.write(bytes([byte]))
-            await asyncio.sleep(0)
-        assert str(await step(session.read)).startswith("b'220 listener.example.org")
-        writer.close()
-
-
-@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")  # it is what the client offers
-async def test_versions_below_1_2_are_refused(client: Redis, tmp_path: Path, certificates: Certificates) -> None:
-    async with open_smtp_listener(client, tmp_path / "m", way=Way.SMTP_TLS, certificates=certificates) as smtp:
-        context = smtp.client_context()
-        context.set_ciphers("ALL:@SECLEVEL=0")
-        context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-        context.maximum_version = ssl.TLSVersion.TLSv1_1
-        with pytest.raises((ssl.SSLError, ConnectionError)):
-            await asyncio.open_connection(smtp.host, smtp.port, ssl=context)
         await until(lambda: not smtp.listener.connections)
 
 

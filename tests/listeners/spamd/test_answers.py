@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.listeners.spamd.codec import SpamdCommand, SpamdJudgement, SpamdRequest, render_check, render_tell
+from nbstream.listeners.spamd.codec import SpamdCommand, SpamdJudgement, SpamdRequest, render_check
 from nbstream.policy.verdict import Verdict
 
 JUDGEMENT = SpamdJudgement(Verdict.SPAM, score=15.04, required=5.0)
@@ -35,13 +35,6 @@ def test_before_version_1_3_the_answer_has_a_verdict_or_a_message(version: int) 
     assert answer("PROCESS", version, "text\n") == f"{OK}{length}\r\ntext\n"
 
 
-def test_the_answer_about_ham() -> None:
-    judgement = SpamdJudgement(Verdict.HAM, score=-2.0, required=2.94)
-    ham = render_check(SpamdRequest(SpamdCommand.CHECK, 5), judgement)
-
-    assert ham.decode() == f"{OK}Spam: False ; -2.0 / 2.9\r\n\r\n"
-
-
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_client_that_asks_gets_the_verdict_by_its_name(verdict: Verdict) -> None:
     judgement = SpamdJudgement(verdict, score=0.0, required=1.0)
@@ -50,13 +43,6 @@ def test_a_client_that_asks_gets_the_verdict_by_its_name(verdict: Verdict) -> No
         request = SpamdRequest(SpamdCommand.CHECK, version, wants_verdict=True)
         expected = f"{OK}Spam: {spam} ; 0.0 / 1.0\r\n{more}\r\n"
         assert render_check(request, judgement).decode() == expected
-
-
-def test_the_answer_to_tell_says_what_was_changed() -> None:
-    end = "Content-length: 0\r\n\r\n"
-    assert render_tell().decode() == OK + end
-    assert render_tell(did_set=True).decode() == f"{OK}DidSet: local\r\n{end}"
-    assert render_tell(did_remove=True).decode() == f"{OK}DidRemove: local\r\n{end}"
 
 
 @given(st.sampled_from(SpamdCommand), st.integers(3, 5), st.binary(max_size=100))

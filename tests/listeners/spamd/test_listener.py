@@ -20,12 +20,10 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.harness.disputes import DISPUTED, teach_dispute
 from tests.harness.redis.redis_server import RedisServer
-from tests.harness.smtp_listener import open_smtp_listener
 from tests.harness.spamd_listener import HAM, SPAM, RunningSpamdListener, open_spamd, request, tell
 from tests.harness.waiting import DEADLINE_SECONDS
 
 OK = "SPAMD/1.1 0 EX_OK\r\n"
-NOT_NOW = b"SPAMD/1.0 75 Temporary failure, please try again later\r\n"
 
 
 @pytest.fixture
@@ -117,19 +115,6 @@ async def test_forged_verdicts_are_removed_before_the_check(
     assert checked_messages == [SPAM]
 
 
-async def test_a_message_has_the_same_id_through_every_listener(
-    spamd: RunningSpamdListener, client: Redis, tmp_path: Path
-) -> None:
-    ids = set()
-    async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
-        await smtp.send(SPAM)
-        ids.add(re.findall(rb"id=([a-z2-7]{24})", smtp.delivered()[0])[0])
-    for message in (SPAM, lf(SPAM), b"X-Spam-Level: *\r\n" + SPAM):
-        ids.add(re.findall(rb"id ([a-z2-7]{24})", await spamd.ask(request("REPORT", message=message)))[0])
-
-    assert len(ids) == 1
-
-
 async def test_ping_and_skip(spamd: RunningSpamdListener) -> None:
     assert await spamd.ask(b"PING SPAMC/1.2\r\n") == b"SPAMD/1.5 0 PONG\r\n"
     assert await spamd.ask(b"PING SPAMC/1.2\r\n\r\n", end=True) == b"SPAMD/1.5 0 PONG\r\n"
@@ -170,13 +155,6 @@ async def test_tell_reinforces_for_a_person_and_not_for_a_retry(spamd: RunningSp
     assert spamd.metric("nbstream_feedback_total", source="spamd", label="ham", outcome="reinforced") == 1
 
 
-async def test_a_report_to_others_only_changes_nothing(spamd: RunningSpamdListener) -> None:
-    report = request("TELL", "Message-class: ham", "Set: remote")
-
-    assert await spamd.ask(report) == f"{OK}Content-length: 0\r\n\r\n".encode()
-    assert (await spamd.ask(request("SYMBOLS"))).endswith(b"NBSTREAM_SPAM")
-
-
 async def test_a_peer_that_may_not_teach_is_refused_and_logged(
     client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -213,18 +191,7 @@ async def test_the_log_says_who_taught(
     assert (fields["source"], fields["actor"], fields["outcome"]) == ("spamd", actor, "learned")
 
 
-async def test_an_empty_message_is_not_learned(spamd: RunningSpamdListener) -> None:
-    assert (await spamd.ask(tell("spam", b"\r\n"))).startswith(b"SPAMD/1.0 65 ")
-
-
 # Failures
-
-
-async def test_without_counts_a_check_is_deferred(client: Redis) -> None:
-    async with open_spamd(client, follow=False) as spamd:
-        assert await spamd.ask(request("CHECK")) == NOT_NOW
-        assert spamd.metric("nbstream_filter_failures_total", reason="store") == 1
-        assert spamd.metric("nbstream_messages_total", listener="spamd", verdict="none") == 1
 
 
 async def test_without_redis_mail_is_checked_and_feedback_deferred(own_redis: RedisServer) -> None:

@@ -6,18 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.filter.results import Check, FeedbackOutcome
 from nbstream.listeners.stream.codec import (
-    ANSWER_FIELDS,
     MAX_ID_BYTES,
     StreamRequest,
     UnreadableEntry,
     read_entry,
     refusal_fields,
-    verdict_fields,
     with_entry_ids,
 )
-from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 
 NAMES = st.sampled_from([b"raw", b"text", b"id", b"label", b"from", b"to"]) | st.binary(max_size=8)
 VALUES = st.sampled_from([b"spam", b"ham", b""]) | st.binary(max_size=40)
@@ -32,10 +28,6 @@ def test_all_fields_are_read() -> None:
     fields = {b"text": b"x", b"id": b"7", b"label": b"spam", b"from": b"shop", b"to": b"ann@example.org"}
 
     assert read_entry(fields, 100) == StreamRequest(None, b"x", "spam", "shop", "ann@example.org")
-
-
-def test_a_text_is_not_decoded_before_it_is_cut() -> None:
-    assert read_entry({b"text": b"caf\xe9"}, 100).text == b"caf\xe9"
 
 
 @pytest.mark.parametrize(
@@ -77,23 +69,3 @@ def test_an_answer_names_its_entry_by_both_ids(own: bytes) -> None:
     answer = with_entry_ids(refusal_fields("why"), b"1-0", {b"id": own})
 
     assert answer == {"entry": b"1-0", "id": own[:MAX_ID_BYTES] or b"1-0", "error": "why"}
-
-
-def test_every_field_of_an_answer_is_described() -> None:
-    state = ModelState({"ham": 1, "spam": 1})
-    check = Check(
-        id="key",
-        verdict=Verdict.SPAM,
-        probability=0.97,
-        score=3.5,
-        reason="",
-        state=state,
-        clues=(),
-        thresholds=Thresholds(),
-    )
-
-    answer = with_entry_ids(
-        {**verdict_fields(check, FeedbackOutcome.LEARNED), **refusal_fields("why")}, b"1-0", {}
-    )
-
-    assert answer.keys() == ANSWER_FIELDS.keys()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from redis.asyncio import Redis
 
-from nbstream.errors import StoreUnavailable
 from nbstream.filter import Check, CheckSeconds, FilterObserver
 from nbstream.listeners.stream import queue as stream_queue
 from nbstream.policy.address_patterns import AddressPattern
@@ -78,29 +75,6 @@ async def test_the_recipients_rules_decide(client: Redis, shared_redis: RedisSer
         assert (await worker.answer(text=HAM, to="ann@strict.example"))["verdict"] == "ham"
 
 
-async def test_an_entry_that_waits_goes_by_what_held_when_it_began(
-    client: Redis, shared_redis: RedisServer
-) -> None:
-    strict = RecipientRule.at_position(
-        0, AddressPattern("*@strict.example"), ThresholdPolicy(1e-9, 1e-8), ActionsSettings()
-    )
-    rules = RecipientRules.build(ThresholdPolicy(), ActionsSettings(), [strict])
-    async with working(client, shared_redis.url, rules=rules) as worker:
-        await worker.answer(text=SPAM, label="spam")
-        await worker.answer(text=HAM, label="ham")
-        worker.filter.times, worker.filter.error = 1, StoreUnavailable("away")
-        fields = {"text": f"poison {HAM}", "to": "ann@strict.example"}
-        waiting = (await worker.add(**fields)).decode()
-        await until(lambda: worker.listener._waiting == 1)
-
-        worker.listener.apply(make_runtime(worker.filter))
-
-        await worker.answered(waiting)
-        verdicts = {answer["entry"]: answer["verdict"] for answer in await worker.answers()}
-        assert verdicts[waiting] == "spam"
-        assert (await worker.answer(**fields))["verdict"] == "ham"
-
-
 async def test_active_entries_are_limited_and_the_rest_waits_in_redis(
     client: Redis, shared_redis: RedisServer
 ) -> None:
@@ -116,18 +90,3 @@ async def test_active_entries_are_limited_and_the_rest_waits_in_redis(
 
         await worker.answered(*stream_ids)
         assert await worker.client.xlen(worker.model.keys.incoming) == 0
-
-
-async def test_no_entry_is_read_while_the_bytes_in_flight_is_exhausted(
-    client: Redis, shared_redis: RedisServer
-) -> None:
-    async with working(client, shared_redis.url, max_in_flight=2, max_bytes_in_flight=1000) as worker:
-        large = (await worker.add(text="slow " + "x" * 1000)).decode()
-        await until(lambda: len(worker.filter.begun) == 1)
-        small = (await worker.add(text="slow")).decode()
-        await asyncio.sleep(0.5)  # one slot is free by number; nothing must happen meanwhile
-        assert await worker.queue.backlog() == stream_queue.QueueBacklog(lag=1, pending=1)
-
-        worker.filter.go.set()
-
-        await worker.answered(large, small)
