@@ -1,16 +1,16 @@
 """The settings of the store: Redis, the model in it, and the memory of checked messages.
 
-Rules: the URL of Redis has no options but the number of the database: each other one has a key of its own here,
-and any other text would reach the client library unchecked.
+Rules: the URL of Redis has no options but the number of the database: each other one has a key of its own here.
+The client library would take a database that is no number for the first one, and any option unchecked.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
-from urllib.parse import SplitResult, urlsplit
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
@@ -20,7 +20,6 @@ from nbstream.settings.values import (
     FilePath,
     PasswordFile,
     Seconds,
-    SecretFile,
     Section,
     read_address,
     read_path,
@@ -29,12 +28,17 @@ from nbstream.settings.values import (
 
 EMBEDDED = "embedded"
 
-_URL_STARTS = ("redis://", "rediss://", "unix://")
-_DATABASE = re.compile(r"(?:/[0-9]{0,9})?")
+_URL = re.compile(
+    r"(?P<scheme>rediss?|unix)://(?:(?P<user>[^:/?#]*)(?::(?P<password>[^/?#]*))?@)?"
+    r"(?P<place>(?P<host>[^:@/?#\[\]]+|\[[0-9A-Fa-f:.]+\])?(?::(?P<port>[0-9]{1,5}))?(?P<path>/[^@?#]*)?)"
+    r"(?:\?(?:db=[0-9]{1,9})?)?"
+)
+_DATABASE = re.compile(r"/?[0-9]{0,9}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_ALLOWED_URL = "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH; DB is a number"
-_HIDDEN = "***"
-_OPTIONS = re.compile(r"(?:db=[0-9]{1,9})?")
+_ALLOWED_URL = (
+    "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH; DB is a number, "
+    "as in ?db=1, and each other option is a key beside redis.url"
+)
 
 
 def read_redis_url(value: object) -> SecretStr:
@@ -43,64 +47,49 @@ def read_redis_url(value: object) -> SecretStr:
     The result is a secret, because it may contain a password.
     """
     text = value.get_secret_value() if isinstance(value, SecretStr) else value
-    if not isinstance(text, str) or _CONTROL.search(text) or not (text == EMBEDDED or _is_redis_url(text)):
+    if not isinstance(text, str) or not (text == EMBEDDED or _is_redis_url(text)):
         raise ValueError(_ALLOWED_URL)
-    if _OPTIONS.fullmatch(urlsplit(text).query) is None:
-        raise ValueError(
-            "must have no options after the ? but db, a number: each other one is a key beside redis.url"
-        )
     return SecretStr(text)
 
 
 def _is_redis_url(text: str) -> bool:
-    # urlsplit and .port put the text, with its password, into their errors. These must not get out.
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
+    parts = _URL.fullmatch(text)
+    if parts is None or _CONTROL.search(text):
         return False
-    # An @ behind the host means that the password has a bare / or ?: host and port are then parts of the password.
-    if not text.startswith(_URL_STARTS) or parts.fragment or "@" in parts.path + parts.query:
-        return False
-    if parts.scheme == "unix":
-        return not _host(parts) and len(parts.path) > 1
-    return bool(parts.hostname) and port != 0 and _DATABASE.fullmatch(parts.path) is not None
+    path = parts["path"] or ""
+    if parts["scheme"] == "unix":
+        return parts["host"] is parts["port"] is None and len(path) > 1
+    return bool(parts["host"]) and 0 < int(parts["port"] or 1) < 65536 and _DATABASE.fullmatch(path) is not None
+
+
+def _part(url: SecretStr, name: str) -> str | None:
+    parts = _URL.fullmatch(url.get_secret_value())
+    return parts[name] if parts else None
 
 
 def url_has_user(url: SecretStr) -> bool:
     """True when the URL itself names a user."""
-    return bool(urlsplit(url.get_secret_value()).username)
+    return bool(_part(url, "user"))
 
 
 def url_has_password(url: SecretStr) -> bool:
     """True when the URL itself carries a password."""
-    return urlsplit(url.get_secret_value()).password is not None
+    return _part(url, "password") is not None
 
 
 def redact_url(url: SecretStr) -> str:
     """Return the URL as a log may show it: without user, password and options."""
-    text = url.get_secret_value()
-    if text == EMBEDDED:
-        return text
-    parts = urlsplit(text)
-    return f"{parts.scheme}://{_host(parts)}{parts.path}"
+    scheme = _part(url, "scheme")
+    return f"{scheme}://{_part(url, 'place')}" if scheme else EMBEDDED
 
 
 def url_with_hidden_password(url: SecretStr) -> str:
     """Return the URL as it was written, with ``***`` in the place of its password."""
     text = url.get_secret_value()
-    if not url_has_password(url):
+    parts = _URL.fullmatch(text)
+    if not parts or parts["password"] is None:
         return text
-    parts = urlsplit(text)
-    login, at, host = parts.netloc.rpartition("@")
-    user, colon, _ = login.partition(":")
-    query = f"?{parts.query}" if parts.query else ""
-    return f"{parts.scheme}://{user}{colon}{_HIDDEN}{at}{host}{parts.path}{query}"
-
-
-def _host(parts: SplitResult) -> str:
-    """Host and port as written, without what precedes the @."""
-    return parts.netloc.rpartition("@")[2]
+    return f"{text[: parts.start('password')]}***{text[parts.end('password') :]}"
 
 
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
@@ -178,77 +167,22 @@ class RedisSettings(Section):
     With the number of all replicas, a failover loses nothing.
     """
 
+    @field_validator("*")
+    @classmethod
+    def _fits(cls, value: object, info: ValidationInfo) -> object:
+        needs = ("url", "sentinels", "service", "cluster")
+        before = needs[: needs.index(info.field_name)] if info.field_name in needs else needs
+        if all(name in info.data for name in before):  # else that has to be solved first
+            problem = _contradiction(str(info.field_name), value, info.data)
+            if problem:
+                raise ValueError(f"must be {problem}")
+        return value
+
     @field_validator("sentinels", "cluster")
     @classmethod
-    def _one_place(cls, value: tuple[TcpAddress, ...], info: ValidationInfo) -> tuple[TcpAddress, ...]:
-        if value and not _is_embedded_url(info):
-            raise ValueError("must be left out: redis.url already says which Redis")
-        if value and info.field_name == "cluster" and info.data.get("sentinels"):
-            raise ValueError("must be left out: redis.sentinels already say which Redis")
+    def _each_once(cls, value: tuple[TcpAddress, ...]) -> tuple[TcpAddress, ...]:
         if len(set(value)) < len(value):
             raise ValueError("must name each address once")
-        return value
-
-    @field_validator("wait_replicas")
-    @classmethod
-    def _replicas_of_a_server(cls, value: int, info: ValidationInfo) -> int:
-        if value and _has_no_login(info):
-            raise ValueError("must be left out: the embedded Redis has no replicas")
-        return value
-
-    @field_validator("service")
-    @classmethod
-    def _service_of_sentinels(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is None and info.data.get("sentinels"):
-            raise ValueError("must be given with redis.sentinels: the name that they have for the primary")
-        if value is not None and not info.data.get("sentinels", True):
-            raise ValueError("must be left out: only redis.sentinels need it")
-        return value
-
-    @field_validator("user")
-    @classmethod
-    def _one_user(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value is not None and _has_no_login(info):
-            raise ValueError("must be left out: the embedded Redis has no users")
-        if value is not None and "url" in info.data and url_has_user(info.data["url"]):
-            raise ValueError("must be left out: redis.url already names a user")
-        return value
-
-    @field_validator("password_file")
-    @classmethod
-    def _one_password(cls, value: SecretFile | None, info: ValidationInfo) -> SecretFile | None:
-        if value and _has_no_login(info):
-            raise ValueError("must be left out: the embedded Redis has no password")
-        if value and "url" in info.data and url_has_password(info.data["url"]):
-            raise ValueError("must be left out: redis.url already carries a password")
-        return value
-
-    @field_validator("sentinel_user", "sentinel_password_file")
-    @classmethod
-    def _login_of_sentinels(cls, value: str | SecretFile | None, info: ValidationInfo) -> str | SecretFile | None:
-        if value is not None and not info.data.get("sentinels", True):
-            raise ValueError("must be left out: only redis.sentinels need it")
-        return value
-
-    @field_validator("tls")
-    @classmethod
-    def _tls_by_url(cls, value: bool, info: ValidationInfo) -> bool:
-        if value and not info.data.get("sentinels", True) and not info.data.get("cluster", True):
-            raise ValueError("must be left out: redis.url says by rediss:// that it is TLS")
-        return value
-
-    @field_validator("ca_file", "cert_file", "key_file")
-    @classmethod
-    def _files_of_tls(cls, value: Path | None, info: ValidationInfo) -> Path | None:
-        if value is None:
-            return value
-        url = info.data.get("url")
-        if url is not None and not info.data.get("tls", True) and not _is_tls_url(url):
-            raise ValueError(
-                "must be left out: the connection is no TLS: that needs rediss:// in redis.url, or redis.tls"
-            )
-        if info.field_name == "key_file" and info.data.get("cert_file", value) is None:
-            raise ValueError("must be left out: it is the key of redis.cert_file, which is not given")
         return value
 
     @field_validator("key_file")
@@ -291,19 +225,38 @@ class RedisSettings(Section):
         return url_has_password(self.url)
 
 
-def _is_embedded_url(info: ValidationInfo) -> bool:
-    """Whether the URL is the default; also where it was refused, since that has to be solved first."""
-    url = info.data.get("url")
-    return url is None or url.get_secret_value() == EMBEDDED
-
-
-def _has_no_login(info: ValidationInfo) -> bool:
-    nodes = info.data.get("sentinels", True) or info.data.get("cluster", True)
-    return "url" in info.data and _is_embedded_url(info) and not nodes
-
-
-def _is_tls_url(url: SecretStr) -> bool:
-    return url.get_secret_value().startswith("rediss://")
+def _contradiction(name: str, value: object, before: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the value of a key beside those ``before`` it; None where nothing is."""
+    if name == "service" and value is None and before["sentinels"]:
+        return "given with redis.sentinels: the name that they have for the primary"
+    if not value or name == "url":
+        return None
+    url = before["url"]
+    is_url, sentinels, cluster = url.get_secret_value() != EMBEDDED, before.get("sentinels"), before.get("cluster")
+    has_login, has_tls = is_url or sentinels or cluster, before.get("tls") or _part(url, "scheme") == "rediss"
+    reasons = {
+        "sentinels": is_url and "redis.url already says which Redis",
+        "cluster": (is_url and "redis.url already says which Redis")
+        or (sentinels and "redis.sentinels already say which Redis"),
+        "wait_replicas": not has_login and "the embedded Redis has no replicas",
+        "user": (not has_login and "the embedded Redis has no users")
+        or (url_has_user(url) and "redis.url already names a user"),
+        "password_file": (not has_login and "the embedded Redis has no password")
+        or (url_has_password(url) and "redis.url already carries a password"),
+        "tls": not (sentinels or cluster) and "redis.url says by rediss:// that it is TLS",
+        **dict.fromkeys(
+            ("service", "sentinel_user", "sentinel_password_file"),
+            not sentinels and "only redis.sentinels need it",
+        ),
+        **dict.fromkeys(
+            ("ca_file", "cert_file", "key_file"),
+            not has_tls and "the connection is no TLS: that needs rediss:// in redis.url, or redis.tls",
+        ),
+    }
+    reason = reasons.get(name)
+    if name == "key_file" and before.get("cert_file", value) is None:
+        reason = reason or "it is the key of redis.cert_file, which is not given"
+    return f"left out: {reason}" if reason else None
 
 
 class MemorySettings(Section):

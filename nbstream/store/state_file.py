@@ -7,7 +7,9 @@ Rules:
 - Several processes may use the file: each transaction takes the lock of writers before it reads.
 - An object may be made before a fork: the file is opened by the thread, at the first change.
 - A file that is moved away or removed meanwhile is followed by a new one at the next change.
-- The file is readable by its owner alone. What was removed leaves the disk some seconds after the last change.
+- The file is readable by its owner alone, and root uses none in the folder of another user: by links there, made
+  between a look at the file and its use, that user could have root write anywhere. What was removed leaves the
+  disk some seconds after the last change.
 - Errors are ``OSError``. That of a file that cannot be used says what to do. Until it is done, nothing is stored
   and nothing is removed.
 """
@@ -26,6 +28,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from nbstream.durable_files import make_folder, sync_folder
+from nbstream.system_users import as_user, user_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,14 +180,17 @@ class StateFile:
 def _make_file(path: Path) -> None:
     """Make an empty file where there is none. Raises ``OSError`` where something else has its name."""
     make_folder(path.parent)
+    _check_owner(path.parent)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with suppress(FileExistsError):
-        descriptor = os.open(path, flags, 0o600)
-        with closing(os.fdopen(descriptor)):
-            if os.geteuid() == 0:  # a command of root must not keep the daemon out
-                owner = path.parent.stat()
-                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        os.close(os.open(path, flags, 0o600))
         sync_folder(path.parent)
+
+
+def _check_owner(folder: Path) -> None:
+    owner = folder.stat().st_uid
+    if os.geteuid() == 0 != owner:
+        raise PermissionError(errno.EPERM, f"it belongs to {user_name(owner)}: {as_user(owner)}", str(folder))
 
 
 def _identity(path: Path) -> object:
@@ -197,7 +203,8 @@ def _identity(path: Path) -> object:
 
 def _open(path: Path) -> sqlite3.Connection:
     """Return a connection to the file, which is there; its tables are made if it is empty."""
-    if not stat.S_ISREG(path.lstat().st_mode):  # root must not write where a link of the daemon's user leads
+    _check_owner(path.parent)
+    if not stat.S_ISREG(path.lstat().st_mode):
         raise OSError(errno.EINVAL, "it is no file", str(path))
     # Absolute: SQLite takes :memory: for no file, and may take file: for a URI.
     database = sqlite3.connect(path.absolute(), timeout=_LOCK_SECONDS, isolation_level=None)

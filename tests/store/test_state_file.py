@@ -60,14 +60,28 @@ def test_file_and_folder_are_open_to_their_owner_alone(state: StateFile) -> None
         assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
 
 
-def test_a_file_that_root_makes_belongs_to_the_owner_of_the_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", [os.symlink, os.link, None])
+def test_root_uses_no_file_in_the_folder_of_another_user(
+    tmp_path: Path, link: Callable[[Path, Path], None] | None
+) -> None:
+    """What that user links there, at whatever moment, is neither read nor written."""
     if os.geteuid() != 0:
-        pytest.skip("only root may give files away")
-    os.chown(tmp_path, 12345, 12345)
-    with closing(StateFile(tmp_path)) as state:
-        state.write(insert(b"one"))
+        pytest.skip("only root may use the files of others")
+    (tmp_path / "other").touch()
+    folder = tmp_path / "state"
+    folder.mkdir()
+    if link:
+        link(tmp_path / "other", folder / NAME)
+    os.chown(folder, 12345, 12345)
+    before = list(folder.iterdir())
+    with closing(StateFile(folder)) as state:
+        with pytest.raises(PermissionError, match="belongs to 12345: run this as that user"):
+            state.write(insert(b"one"))
+        if link:
+            with pytest.raises(PermissionError, match="belongs to 12345"):
+                state.read("SELECT 1")
 
-        assert {path.stat().st_uid for path in tmp_path.iterdir()} == {12345}
+    assert (list(folder.iterdir()), (tmp_path / "other").read_bytes()) == (before, b"")
 
 
 def test_nothing_is_written_where_a_link_leads(tmp_path: Path) -> None:
