@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from nbstream.filter.scorer import Scorer
     from nbstream.filter.suspects import Suspect
     from nbstream.findings import Finding
-    from nbstream.policy.prequential_scores import PrequentialScores
-    from nbstream.policy.thresholds import BudgetGuarantee
+    from nbstream.policy.thresholds import BudgetGuarantee, PrequentialScores
 
 LEARNING = warning(
     "model.learned",

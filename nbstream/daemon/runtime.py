@@ -16,7 +16,7 @@ from nbstream.daemon.assembly.policy import (
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.filter.own_models.filters import OwnFilters
 from nbstream.listeners.smtp import LMTP, SMTP
-from nbstream.server.peers import Teachers
+from nbstream.server.connections import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from nbstream.delivery import shared_bodies
-from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.next_hop import DataReplies, SmtpPath, SmtpReply
 from nbstream.delivery.shared_bodies import SharedBody
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.durable_files import make_folder, sync_folder
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import split_at_line_ends

@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbstream.delivery.maildir import DELIVERED_REPLY, MaildirNextHop
-from nbstream.delivery.next_hop import DataReplies, Envelope, NextHop, SmtpPath, Transaction
+from nbstream.delivery.next_hop import DataReplies, Envelope, NextHop, SmtpPath, SmtpReply, Transaction
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote, QuarantinePart
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.header_edits import HeaderEdits, edit_message
-from nbstream.policy.actions import Action, ActionKind
+from nbstream.policy.verdict import Action, ActionKind
 from nbstream.threads import in_thread_if_large
 
 _QUARANTINED_REPLY = SmtpReply(250, "2.0.0 Accepted")

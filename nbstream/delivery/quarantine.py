@@ -31,9 +31,8 @@ from typing import TypeAlias
 
 from nbstream.delivery import maildir, shared_bodies
 from nbstream.delivery.maildir import MaildirRoom
-from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.next_hop import Envelope, SmtpPath, SmtpReply
 from nbstream.delivery.settings import QuarantineSettings
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.durable_files import sync_folder
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
 from nbstream.logs import event_fields

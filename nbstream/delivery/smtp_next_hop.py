@@ -20,9 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.next_hop import DataReplies, MalformedReply, SmtpPath, SmtpReply, SmtpReplyReader
 from nbstream.delivery.settings import RelaySettings, TlsLevel
-from nbstream.delivery.smtp_reply import MalformedReply, SmtpReply, SmtpReplyReader
 from nbstream.errors import RelayRefused, RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES, line_spans, replace_leading_dots
 

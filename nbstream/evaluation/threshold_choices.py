@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.evaluation.tuning import ErrorCounts, VerdictChanges, VerdictCounts
-    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.policy.recipient_rules import RecipientRules
+    from nbstream.policy.thresholds import PrequentialScores
     from nbstream.policy.verdict import Thresholds
 
 BUDGET_RATES = (0.05, 0.01, 0.005, 0.001, 0.0005, 0.0001)

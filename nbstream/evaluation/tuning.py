@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.evaluation.measures import FloatArray, IntervalEstimate
-    from nbstream.policy.prequential_scores import PrequentialScores, ScoreWindow
+    from nbstream.policy.thresholds import PrequentialScores, ScoreWindow
     from nbstream.policy.verdict import Thresholds
 
     IntArray: TypeAlias = NDArray[np.int64]

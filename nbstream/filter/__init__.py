@@ -5,9 +5,8 @@ Redis and the mirror of this process has it. Both may be repeated: the second ca
 unless a person reinforces.
 """
 
-from nbstream.filter.autolearner import Autolearner
+from nbstream.filter.autolearner import Autolearner, ImplicitHamLearner, ImplicitHamWalk
 from nbstream.filter.filter import Filter, LabelledMessage, LearnableMessage
-from nbstream.filter.implicit_ham import ImplicitHamLearner, ImplicitHamWalk
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
 from nbstream.filter.parts import (
     OWN_MODEL_UNAVAILABLE,

@@ -12,7 +12,7 @@ from nbstream.bayes.lesson_weight import reinforced_weights
 from nbstream.errors import CountsFull
 from nbstream.filter.message_counts import check_room, counts_after_lesson, prequential_score_sums
 from nbstream.filter.results import Contradiction, FeedbackOutcome, FeedbackResult
-from nbstream.policy.prequential_scores import PrequentialScore
+from nbstream.policy.thresholds import PrequentialScore
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry, entry_of_people
 from nbstream.store.model.scripts import Lesson

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Sums, Totals
-    from nbstream.policy.prequential_scores import PrequentialScores
+    from nbstream.policy.thresholds import PrequentialScores
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.tokens.tokens import Tokens
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, CheckSeconds, FeedbackResult, FilterPolicy
     from nbstream.metrics import MetricsRegistry
     from nbstream.policy.envelope import BuildEnvelope
-    from nbstream.policy.prequential_scores import PrequentialScores
+    from nbstream.policy.thresholds import PrequentialScores
     from nbstream.store.connection import Primary
     from nbstream.store.mirror.mirror import Mirror
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
     from nbstream.filter.canaries import Canaries
-    from nbstream.filter.own_models.listing import UserLabels
+    from nbstream.filter.own_models.index import UserLabels
     from nbstream.filter.results import Check, CheckSeconds, FeedbackResult, FilterPolicy
     from nbstream.filter.scorer import CheckQueue
     from nbstream.filter.sources import CountSource, LessonStore

@@ -34,7 +34,7 @@ from nbstream.policy.autolearn import (
     limit_probability,
     model_state,
 )
-from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.policy.thresholds import PrequentialScores
 from nbstream.policy.verdict import ModelState, decide_verdict
 from nbstream.tokens.tokens import Tokens
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import AutomaticCounts, Totals
     from nbstream.engine.table import Table
     from nbstream.errors import StoreIncompatible, StoreUnavailable
-    from nbstream.policy.prequential_scores import PrequentialScores
+    from nbstream.policy.thresholds import PrequentialScores
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
     from nbstream.store.model.scripts import LessonBatch

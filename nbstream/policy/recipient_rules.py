@@ -19,11 +19,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import first_matching_pattern
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.policy.verdict import Thresholds, Verdict
+from nbstream.policy.verdict import Action, ActionKind, Thresholds, Verdict
 
 if TYPE_CHECKING:
     from nbstream.policy.address_patterns import AddressPattern

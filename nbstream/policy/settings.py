@@ -26,9 +26,8 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from nbstream.mail.added_fields import other_filter_of
 from nbstream.mail.addresses import canonical_address
-from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import MAX_ENTRIES, AddressPattern, SenderPattern
-from nbstream.policy.verdict import SPAM_THRESHOLD, Verdict
+from nbstream.policy.verdict import SPAM_THRESHOLD, Action, ActionKind, Verdict
 from nbstream.settings.values import Networks, Probability, Section, read_network
 
 if TYPE_CHECKING:

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
 from nbstream.mail import header_fields
 from nbstream.mail.lines import split_at_line_ends
-from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.envelope import Addresses, head_of, make_envelope
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, RecipientCase, group_recipients
 from nbstream.policy.sender_lists import NO_LOOKUP
+from nbstream.policy.verdict import Action, ActionKind
 from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:

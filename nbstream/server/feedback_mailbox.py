@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.kinds import label_of
-from nbstream.delivery.smtp_reply import SmtpReply
+from nbstream.delivery.next_hop import SmtpReply
 from nbstream.errors import FeedbackRefused, FeedbackTooLarge, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons
 from nbstream.logs import event_fields
@@ -34,7 +34,7 @@ from nbstream.tokens import html
 if TYPE_CHECKING:
     from nbstream.filter import FeedbackResult, Filter, LearnableMessage
     from nbstream.filter.metrics import FilterMetrics
-    from nbstream.server.peers import Peer
+    from nbstream.server.connections import Peer
     from nbstream.server.runtime import Runtime
 
 

@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from nbstream.findings import Finding
     from nbstream.metrics import MetricsRegistry
     from nbstream.server.background import BackgroundTasks
-    from nbstream.server.limits import BytesInFlight
+    from nbstream.server.limits import BytesInFlight, LimitsSettings
     from nbstream.server.message_service import MessageService
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.probe import Conversation
     from nbstream.server.runtime import Runtime
-    from nbstream.server.settings import LimitsSettings
     from nbstream.settings.values import Section
     from nbstream.store.model.keys import ModelKeys
     from nbstream.store.state_file import StateFile

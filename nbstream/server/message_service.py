@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, FeedbackResult, Filter, LearnableMessage
     from nbstream.policy.recipient_rules import RecipientTreatment
     from nbstream.policy.sender_lists import SenderLookup
+    from nbstream.server.connections import Peer, Teachers
     from nbstream.server.metrics import DeliveryMetrics
-    from nbstream.server.peers import Peer, Teachers
     from nbstream.server.runtime import Runtime
 
 

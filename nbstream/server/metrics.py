@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge, Histogram
 
 from nbstream.logs import event_fields
-from nbstream.policy.actions import ActionKind
 from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
+from nbstream.policy.verdict import ActionKind
 
 if TYPE_CHECKING:
     from nbstream.delivery.quarantine import QuarantineUsage

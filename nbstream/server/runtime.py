@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.mail.addresses import canonical_address, parse_address
 from nbstream.policy.sender_lists import NO_LISTS, SenderLists
-from nbstream.server.peers import Teachers
+from nbstream.server.connections import Teachers
 
 if TYPE_CHECKING:
     import ssl

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from nbstream import errors
-from nbstream.delivery.smtp_reply import SmtpReply
+from nbstream.delivery.next_hop import SmtpReply
 from nbstream.errors import NbstreamError, table_row
-from nbstream.policy.actions import ActionKind
+from nbstream.policy.verdict import ActionKind
 
 SYNTAX_EHLO = SmtpReply(501, "5.5.4 Syntax: EHLO hostname")
 SYNTAX_MAIL = SmtpReply(501, "5.5.4 Syntax: MAIL FROM:<address> [parameters]")

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.server.peers import Teachers
+from nbstream.server.connections import Teachers
 from tests.harness.http_listener import LUNCH, PRIZE, open_http
 from tests.harness.milter_listener import HAM, SPAM, open_milter
 

@@ -16,8 +16,8 @@ from nbstream.daemon.config.settings import ListenersSettings
 from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.errors import ConfigError
 from nbstream.filter import Filter
-from nbstream.server.peers import Peer
-from nbstream.server.settings import LimitsSettings
+from nbstream.server.connections import Peer
+from nbstream.server.limits import LimitsSettings
 from nbstream.store.model.memory_model import MemoryModel
 from tests.harness.runtimes import make_runtime
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.next_hop import DataReplies, SmtpPath, SmtpReply
 from nbstream.delivery.settings import RelaySettings, TlsLevel
 from nbstream.delivery.smtp_next_hop import RelayTls, SmtpNextHop, SmtpServer
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayUnavailable
 from tests.harness.redis.access import Certificates
 from tests.harness.scripted import Play

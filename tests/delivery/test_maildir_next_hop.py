@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.delivery.maildir import MaildirNextHop, _envelope_fields
-from nbstream.delivery.next_hop import SmtpPath
-from nbstream.delivery.smtp_reply import SmtpReply
+from nbstream.delivery.next_hop import SmtpPath, SmtpReply
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import PIECE_BYTES
 from nbstream.server.smtp_replies import error_reply

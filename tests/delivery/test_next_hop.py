@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.delivery.next_hop import DataReplies
-from nbstream.delivery.smtp_reply import SmtpReply
+from nbstream.delivery.next_hop import DataReplies, SmtpReply
 
 TAKEN, FULL = SmtpReply(250, "2.0.0 Ok"), SmtpReply(452, "4.2.2 Mailbox full")
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbstream.delivery import maildir, quarantine
-from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.next_hop import Envelope, SmtpPath, SmtpReply
 from nbstream.delivery.quarantine import (
     Quarantine,
     QuarantinedMessage,
@@ -24,7 +24,6 @@ from nbstream.delivery.quarantine import (
     RetentionResult,
 )
 from nbstream.delivery.settings import QuarantineSettings
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
 
 A, B = "a" * 24, "ab" + "c" * 22

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from nbstream.delivery import quarantine
-from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.next_hop import Envelope, SmtpPath, SmtpReply
 from nbstream.delivery.quarantine import (
     Quarantine,
     QuarantinedMessage,
@@ -22,7 +22,6 @@ from nbstream.delivery.quarantine import (
     QuarantineUsage,
 )
 from nbstream.delivery.settings import QuarantineSettings
-from nbstream.delivery.smtp_reply import SmtpReply
 
 NO_ROOM = SmtpReply(452, "4.3.1 Insufficient system storage")
 LARGE = b"Subject: x\r\n\r\n" + b"an attachment of some size\r\n" * 40_000  # 1.1 MB

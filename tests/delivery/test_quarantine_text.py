@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nbstream.delivery.quarantine_text import ShownText, shown_text
 from nbstream.mail.message import Message
+from nbstream.server.quarantine_release import ShownText, shown_text
 
 HEAD = b"From: =?utf-8?q?J=C3=BCrgen?= <j@x>\r\nSubject: order\r\nReceived: no\r\n"
 

@@ -9,10 +9,9 @@ import time
 
 import pytest
 
-from nbstream.delivery.next_hop import SmtpPath
+from nbstream.delivery.next_hop import SmtpPath, SmtpReply
 from nbstream.delivery.settings import RelaySettings
 from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, NextHopConnection, SmtpNextHop, SmtpServer
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayUnavailable
 from nbstream.server.smtp_replies import error_reply
 from tests.harness.scripted import Play, Relay

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.next_hop import DataReplies, SmtpPath, SmtpReply
 from nbstream.delivery.smtp_next_hop import dot_stuffed_pieces
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayRefused, RelayUnavailable
 from tests.harness.scripted import Play, Relay
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.delivery.smtp_reply import MAX_REPLY_BYTES, MalformedReply, SmtpReply, SmtpReplyReader
+from nbstream.delivery.next_hop import MAX_REPLY_BYTES, MalformedReply, SmtpReply, SmtpReplyReader
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=20)
 replies = st.builds(

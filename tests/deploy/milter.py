@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from nbstream.listeners.milter.codec import (
+    ContinueReply,
+    InsertHeader,
     MilterActions,
     MilterMessageEnd,
     MilterNegotiation,
     MilterParser,
     MilterSteps,
+    NegotiationReply,
 )
-from nbstream.listeners.milter.replies import ContinueReply, InsertHeader, NegotiationReply
 from tests.harness.daemon import DEADLINE_SECONDS
 
 _SKIPPED_STEPS = (

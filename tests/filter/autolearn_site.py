@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Autolearner, Filter, FilterParts, FilterPolicy
-from nbstream.filter.own_models.listing import UserLabels
+from nbstream.filter.own_models.index import UserLabels
 from nbstream.filter.scorer import Scorer
 from nbstream.mail.message import Message
 from nbstream.policy.settings import AutolearnSettings

@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import FeedbackOutcome, Filter, ImplicitHamLearner, ImplicitHamWalk
-from nbstream.filter.own_models.store import OwnModelKeys
+from nbstream.filter.own_models.index import OwnModelKeys
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.model import Model

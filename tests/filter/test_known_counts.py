@@ -9,7 +9,7 @@ import numpy as np
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.filter.message_counts import KnownCounts, MessageCounts
-from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.policy.thresholds import PrequentialScores
 
 
 async def test_prequential_scores_are_those_of_the_last_read() -> None:

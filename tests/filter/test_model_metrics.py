@@ -9,7 +9,7 @@ import pytest
 
 from nbstream.filter.metrics import PrequentialScoreGauges
 from nbstream.metrics import MetricsRegistry
-from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
+from nbstream.policy.thresholds import PrequentialScore, PrequentialScores
 
 
 def labelled(ham: Iterable[float] = (), spam: Iterable[float] = ()) -> PrequentialScores:

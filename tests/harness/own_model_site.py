@@ -11,7 +11,8 @@ from redis.asyncio import Redis
 
 from nbstream.filter import Filter, FilterObserver
 from nbstream.filter.own_models.filters import OwnFilters
-from nbstream.filter.own_models.store import OwnModelKeys, OwnModels
+from nbstream.filter.own_models.index import OwnModelKeys
+from nbstream.filter.own_models.store import OwnModels
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.own_models.names import NameTemplate, OwnModelNames
 from nbstream.server.background import BackgroundTasks

@@ -11,7 +11,7 @@ from nbstream.policy.header import HeaderPolicy, MessageReader
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.server.peers import Network, Teachers
+from nbstream.server.connections import Network, Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"),)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable
 
 from nbstream.bayes.calibration import sigmoid
-from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
+from nbstream.policy.thresholds import PrequentialScore, PrequentialScores
 
 
 def prequential_scores(pairs: Iterable[tuple[str, float]]) -> PrequentialScores:

@@ -25,7 +25,7 @@ from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
 from nbstream.filter.metrics import ModelGauges
-from nbstream.listeners.smtp.listener import SmtpListener
+from nbstream.listeners.smtp.session import SmtpListener
 from nbstream.listeners.smtp.settings import LmtpListenerSettings, SmtpListenerSettings, TlsMode
 from nbstream.policy.header import HeaderPolicy
 from nbstream.policy.recipient_rules import RecipientRules

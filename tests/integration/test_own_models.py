@@ -23,7 +23,7 @@ from redis import Redis
 
 from nbstream.cli.exit_codes import EX_TEMPFAIL
 from nbstream.cli.main import main
-from nbstream.filter.own_models.store import OwnModelKeys
+from nbstream.filter.own_models.index import OwnModelKeys
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model

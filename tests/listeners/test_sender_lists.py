@@ -11,12 +11,12 @@ from redis.asyncio import Redis
 
 from nbstream.filter.canaries import Canaries
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Action, ActionKind
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.sender_lists import SITE, EvidenceReader, ListEntry, ListKind, OwnerList, SenderLists
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.policy.verdict import Action, ActionKind
 from tests.harness.filters import with_parts
 from tests.harness.http_listener import open_http
 from tests.harness.milter_listener import open_milter

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.actions import Action
 from nbstream.policy.settings import ActionsSettings
-from nbstream.policy.verdict import Verdict
+from nbstream.policy.verdict import Action, Verdict
 
 
 @pytest.mark.parametrize("text", ["pass", "quarantine", "reject", "defer", "redirect:abuse@example.org"])

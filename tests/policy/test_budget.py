@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nbstream.policy.prequential_scores import PrequentialScore, ScoreWindow
 from nbstream.policy.thresholds import (
     GUARANTEE_DELTA,
     BudgetGuarantee,
+    PrequentialScore,
+    ScoreWindow,
     allowed_false_positives,
     binomial_cumulative,
     budget_guarantees,

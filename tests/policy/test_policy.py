@@ -7,9 +7,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
 from nbstream.policy.thresholds import (
     FalsePositiveBudget,
+    PrequentialScore,
+    PrequentialScores,
     Threshold,
     ThresholdPolicy,
 )

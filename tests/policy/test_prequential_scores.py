@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores, ScoreWindow
+from nbstream.policy.thresholds import PrequentialScore, PrequentialScores, ScoreWindow
 from nbstream.policy.verdict import ModelState
 
 FIRSTS = st.builds(

@@ -7,10 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.header import own_field_value, parse_own_id
-from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.recipient_rules import (
     PolicyVerdict,
     RecipientCase,
@@ -22,8 +20,8 @@ from nbstream.policy.recipient_rules import (
 )
 from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
 from nbstream.policy.settings import OWN_FIELD, ActionsSettings
-from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.policy.verdict import ModelState, Verdict, decide_verdict
+from nbstream.policy.thresholds import PrequentialScores, ThresholdPolicy
+from nbstream.policy.verdict import Action, ModelState, Verdict, decide_verdict
 from nbstream.server.feedback_mailbox import quoted_ids
 
 ACTIONS = ["pass", "quarantine", "redirect:a@x", "redirect:b@x", "reject", "defer"]

@@ -11,7 +11,7 @@ from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreIncompatible
 from nbstream.filter import Check, Filter, FilterPolicy
-from nbstream.filter.own_models.store import OwnModelKeys
+from nbstream.filter.own_models.index import OwnModelKeys
 from nbstream.mail.message import Message
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from nbstream.server.peers import Peer, Teachers
+from nbstream.server.connections import Peer, Teachers
 
 NETWORKS = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))
 

@@ -23,8 +23,7 @@ from nbstream.filter.own_models.metrics import OwnModelMetrics
 from nbstream.filter.own_models.store import OwnModels
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
-from nbstream.policy.prequential_scores import PrequentialScores
-from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, PrequentialScores, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.web.admin.metrics import PageMetrics

@@ -22,8 +22,7 @@ from nbstream.daemon import config
 from nbstream.daemon.assembly.filter import key_fingerprint
 from nbstream.daemon.assembly.store import make_archived_model, open_running_redis
 from nbstream.errors import InputError
-from nbstream.filter.own_models.index import OwnModelIndex
-from nbstream.filter.own_models.store import OwnModelKeys
+from nbstream.filter.own_models.index import OwnModelIndex, OwnModelKeys
 from nbstream.policy.own_models.names import is_own_model_name
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive

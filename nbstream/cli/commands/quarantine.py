@@ -20,13 +20,12 @@ from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_header_policy, make_message_reader
 from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine import Quarantine
-from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
 from nbstream.policy.lesson_source import COMMAND_SOURCE
 from nbstream.policy.verdict import shorten_probability
 from nbstream.server.api_json import iso_time
-from nbstream.server.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser
+from nbstream.server.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser, shown_text
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
 from nbstream.system_users import current_user
 

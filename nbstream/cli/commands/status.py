@@ -26,7 +26,7 @@ from nbstream.filter import learned_by_class
 from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
 from nbstream.policy.autolearn import model_state
-from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.policy.thresholds import PrequentialScores
 from nbstream.policy.verdict import Thresholds, format_threshold
 from nbstream.server.api_json import iso_time
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from nbstream.daemon.config import Settings
-    from nbstream.policy.prequential_scores import PrequentialScores
+    from nbstream.policy.thresholds import PrequentialScores
 
 _NAME_LENGTH = 24
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.filter import CountSource, LessonStore
     from nbstream.filter.canaries import Canaries
-    from nbstream.filter.own_models.listing import UserLabels
+    from nbstream.filter.own_models.index import UserLabels
     from nbstream.store.recent.checked_messages import RecentMessages
 
 _PRIVATE_KEY_FILE = "private-tokens.key"  # in ``state_dir``

@@ -22,7 +22,7 @@ from nbstream.daemon.assembly.store import DAY_SECONDS, make_model, make_own_mod
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import choose_engine
 from nbstream.filter.own_models.filters import OwnFilters
-from nbstream.filter.own_models.listing import UserLabels
+from nbstream.filter.own_models.index import UserLabels
 from nbstream.filter.own_models.store import OwnModels
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.mirror.follower import SAME_SERVER_BLOCK_SECONDS, Followed, Follower

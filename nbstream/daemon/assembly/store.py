@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from nbstream.daemon.assembly.filter import key_fingerprint
 from nbstream.filter.own_models import store as own_models
-from nbstream.filter.own_models.store import OwnModelKeys
+from nbstream.filter.own_models.index import OwnModelKeys
 from nbstream.store import connection
 from nbstream.store.embedded import EmbeddedRedis
 from nbstream.store.mirror.follower import SAME_SERVER_BLOCK_SECONDS

@@ -24,7 +24,6 @@ from nbstream.listeners.spamd import SpamdListenerSettings
 from nbstream.listeners.stream import StreamListenerSettings
 from nbstream.logs import LogSettings
 from nbstream.policy import settings as inheritance
-from nbstream.policy.actions import ActionKind
 from nbstream.policy.own_models.settings import MAX_RULES, OwnModelRuleSettings, OwnModelsSettings
 from nbstream.policy.settings import (
     ActionsSettings,
@@ -36,8 +35,8 @@ from nbstream.policy.settings import (
     VerdictSettings,
     located_error,
 )
-from nbstream.policy.verdict import Verdict
-from nbstream.server.settings import LimitsSettings
+from nbstream.policy.verdict import ActionKind, Verdict
+from nbstream.server.limits import LimitsSettings
 from nbstream.settings.values import AuthservIds, FilePath, Section, read_host_name
 from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
 from nbstream.web.users.settings import DigestSettings, UserPageSettings

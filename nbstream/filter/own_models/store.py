@@ -15,7 +15,6 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts
@@ -27,15 +26,14 @@ from nbstream.errors import (
     StoreRefuses,
     StoreUnavailable,
 )
-from nbstream.filter.own_models.listing import ListedModels, index_key, list_model
+from nbstream.filter.own_models.index import BucketKeys, ListedModels, index_key, list_model
 from nbstream.policy.own_models.names import BUCKETS, bucket_of
-from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import ServerGuard
 from nbstream.store.mirror.follower import Followed, RescanNeeded, position_of
 from nbstream.store.mirror.loading import LoadedCounts, load_counts, replay
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.store.model.keys import ModelKeys
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
@@ -67,56 +65,6 @@ _EMPTY_BYTES = 20_000  # of a model without tokens, measured
 _BYTES_PER_TOKEN = 150  # in a dictionary
 _IDLE_SECONDS = 3_600.0
 _USED_SECONDS = 3_600.0  # between two notes that a model is used
-
-
-@dataclass(frozen=True, slots=True)
-class BucketKeys(ModelKeys):
-    """The keys that the own models of one bucket below ``model`` share."""
-
-    bucket: int
-
-    def _key(self, name: str) -> str:
-        return f"nbstream:{{{self.model}/{self.bucket}}}:{name}"
-
-
-@dataclass(frozen=True, slots=True)
-class OwnModelKeys(ModelKeys):
-    """The keys of the own model ``name`` below ``model``; all of them share a hash tag."""
-
-    name: str
-
-    @property
-    def shared(self) -> BucketKeys:
-        """The keys of its bucket."""
-        return BucketKeys(self.model, bucket_of(self.name))
-
-    def _key(self, name: str) -> str:
-        return f"nbstream:{{{self.model}/{bucket_of(self.name)}}}:{self.name}:{name}"
-
-    @property
-    def changes(self) -> str:
-        """The change stream of the bucket: its entries have the names of models."""
-        return self.shared.changes
-
-    @property
-    def sequence(self) -> str:
-        """The sequence number of the last change in the bucket."""
-        return self.shared.sequence
-
-    @property
-    def name_in_changes(self) -> str:
-        """The name of the model in the stream of its bucket."""
-        return self.name
-
-    @property
-    def log_name(self) -> str:
-        """The name of the counts in the log."""
-        return f"counts of {self.name}"
-
-
-def all_keys_pattern(model: str) -> str:
-    """Return the pattern of a SCAN that matches the keys of all own models below ``model``, and no others."""
-    return f"nbstream:{{{model}/*}}:*"
 
 
 class OwnCounts(Mirror):

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nbstream.mail.lines import ContentBuffer
-from nbstream.server.peers import printable_user
+from nbstream.server.connections import printable_user
 
 ACCEPTED = b"+\n"
 """The answer to a message that was taken."""

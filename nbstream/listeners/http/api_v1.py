@@ -16,9 +16,8 @@ from aiohttp import web
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.server import api_json
-from nbstream.server.http.listener import AccessLevel, Route
+from nbstream.server.http.listener import AccessLevel, Route, last_segment
 from nbstream.server.http.responses import RequestRefused, json_response
-from nbstream.server.http.route_table import last_segment
 
 if TYPE_CHECKING:
     from nbstream.filter.filter import MessageRecord

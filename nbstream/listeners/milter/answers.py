@@ -22,30 +22,31 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nbstream.delivery.smtp_reply import SmtpReply
+from nbstream.delivery.next_hop import SmtpReply
 from nbstream.errors import NbstreamError
-from nbstream.listeners.milter.codec import MilterActions, MilterSteps
-from nbstream.listeners.milter.replies import (
+from nbstream.listeners.milter.codec import (
     AddRecipient,
     ChangeHeader,
     ContinueReply,
     DeleteRecipient,
     DiscardReply,
     InsertHeader,
+    MilterActions,
     MilterReply,
+    MilterSteps,
     QuarantineReply,
     RefusalReply,
 )
 from nbstream.mail.addresses import canonical_address
 from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.actions import ActionKind
 from nbstream.policy.lesson_source import actor_of_user
 from nbstream.policy.sender_lists import MessageSender
+from nbstream.policy.verdict import ActionKind
 from nbstream.server import smtp_replies
+from nbstream.server.connections import Peer
 from nbstream.server.decisions import MessageDecisions
 from nbstream.server.feedback_mailbox import FeedbackMailbox
-from nbstream.server.peers import Peer
 from nbstream.server.smtp_replies import TEMPORARY_FAILURE, error_reply
 from nbstream.threads import in_thread_if_large
 

@@ -18,7 +18,7 @@ from nbstream.server import smtp_replies
 from nbstream.server.limits import Reservation
 
 if TYPE_CHECKING:
-    from nbstream.delivery.smtp_reply import SmtpReply
+    from nbstream.delivery.next_hop import SmtpReply
     from nbstream.server.limits import BytesInFlight
 
 _log = logging.getLogger(__name__)

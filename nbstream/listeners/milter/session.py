@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners.milter.answers import MilterAnswers, MilterSender
 from nbstream.listeners.milter.codec import (
+    ContinueReply,
+    MacroStage,
     MilterAbort,
     MilterActions,
     MilterBody,
@@ -32,20 +34,16 @@ from nbstream.listeners.milter.codec import (
     MilterParser,
     MilterQuit,
     MilterRecipient,
+    MilterReply,
     MilterSteps,
     MilterViolation,
-    without_ipv6_tag,
-)
-from nbstream.listeners.milter.message import MilterMessage
-from nbstream.listeners.milter.replies import (
-    ContinueReply,
-    MacroStage,
-    MilterReply,
     NegotiationReply,
     ProgressReply,
     RefusalReply,
     SkipReply,
+    without_ipv6_tag,
 )
+from nbstream.listeners.milter.message import MilterMessage
 from nbstream.server.connections import Connections, StreamConnection
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
 from nbstream.listeners.rspamd import codec as rspamd
 from nbstream.policy.sender_lists import MessageSender
+from nbstream.server.connections import Peer
 from nbstream.server.http.access import requesters
 from nbstream.server.http.listener import AccessLevel, HealthStatus, Route
 from nbstream.server.http.responses import RequestRefused, json_response
-from nbstream.server.peers import Peer
 
 if TYPE_CHECKING:
     from nbstream.errors import StoreIncompatible

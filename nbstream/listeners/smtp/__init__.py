@@ -74,7 +74,7 @@ async def smtp_reply(conversation: Conversation) -> list[str]:
 
 def _make(section: MailListenerSettings, context: ListenerContext) -> Listener:
     # aiosmtpd is loaded with it: see nbstream.server.listener
-    from nbstream.listeners.smtp.listener import SmtpListener  # noqa: PLC0415 - see above
+    from nbstream.listeners.smtp.session import SmtpListener  # noqa: PLC0415 - see above
 
     return SmtpListener(
         section,

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, AnyStr, cast
 
 from aiosmtpd.smtp import SMTP
 
-from nbstream.delivery.smtp_reply import SmtpReply
+from nbstream.delivery.next_hop import SmtpReply
 from nbstream.server import smtp_replies
 
 if TYPE_CHECKING:

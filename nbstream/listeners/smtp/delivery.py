@@ -11,13 +11,12 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from nbstream.delivery.next_hop import DataReplies, Envelope
+from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpReply
 from nbstream.delivery.outlet import DeliveryPart
 from nbstream.delivery.quarantine import QuarantineNote
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import NbstreamError, RelayUnavailable
-from nbstream.policy.actions import ActionKind
 from nbstream.policy.sender_lists import MessageSender
+from nbstream.policy.verdict import ActionKind
 from nbstream.server.decisions import MessageDecisions
 from nbstream.server.smtp_replies import ACCEPTED, error_reply, refusal
 

@@ -20,29 +20,34 @@ from typing import TYPE_CHECKING
 
 from aiosmtpd.smtp import syntax
 
-from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath
-from nbstream.delivery.smtp_reply import SmtpReply
+from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath, SmtpReply
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp import codec
+from nbstream.listeners.smtp.codec import DATA_END, IncomingMessage
 from nbstream.listeners.smtp.connection import SmtpConnection
-from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
-from nbstream.listeners.smtp.settings import TlsMode
+from nbstream.listeners.smtp.delivery import Delivery
+from nbstream.listeners.smtp.settings import LmtpListenerSettings, TlsMode
 from nbstream.logs import event_fields
 from nbstream.server import smtp_replies
-from nbstream.server.peers import Peer
+from nbstream.server.connections import Connections, Peer, RefusingProtocol
+from nbstream.server.feedback_mailbox import FeedbackMailbox
 from nbstream.server.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
     import ssl
 
     from nbstream.delivery.next_hop import NextHop, Transaction
+    from nbstream.delivery.outlet import Outlet
     from nbstream.listeners.smtp.delivery import Delivery
     from nbstream.listeners.smtp.settings import MailListenerSettings
-    from nbstream.server.connections import Connections
+    from nbstream.server.connections import Connections, Teachers
     from nbstream.server.feedback_mailbox import FeedbackMailbox
     from nbstream.server.limits import BytesInFlight, ListenerLimits
-    from nbstream.server.peers import Teachers
+    from nbstream.server.metrics import DeliveryMetrics
+    from nbstream.server.runtime import Runtime
+
 
 _log = logging.getLogger(__name__)
 
@@ -515,3 +520,67 @@ class LmtpSession(SmtpSession):
         """
         rendered = (reply.render() for reply in data_replies.per_recipient(len(mail.recipients)))
         await self.push(b"\r\n".join(rendered))
+
+
+# The SMTP or LMTP listener: what its connections share, and what becomes of mail.
+
+
+class SmtpListener:
+    """Takes mail."""
+
+    def __init__(  # noqa: PLR0913 - what a listener is made of, with where mail goes
+        self,
+        section: MailListenerSettings,
+        *,
+        name: str,
+        hostname: str,
+        limits: ListenerLimits,
+        bytes_in_flight: BytesInFlight,
+        outlet: Outlet,
+        runtime: Runtime,
+        metrics: DeliveryMetrics,
+        max_recipients: int = 1000,
+    ) -> None:
+        self._outlet = outlet
+        self._metrics = metrics
+        self._name = name
+        self._is_lmtp = isinstance(section, LmtpListenerSettings)
+        self.connections = Connections(name, limits.max_connections, metrics)
+        self.state = SmtpListenerState(
+            name=name,
+            hostname=hostname,
+            section=section,
+            connections=self.connections,
+            limits=limits,
+            bytes_in_flight=bytes_in_flight,
+            next_hop=outlet.next_hop,
+            message_handlers=self._message_handlers(runtime),
+            max_recipients=max_recipients,
+        )
+
+    async def start(self, *sockets: socket.socket) -> None:
+        """Serve on these sockets."""
+        await self.connections.listen(sockets, self._accept)
+
+    def apply(self, runtime: Runtime) -> None:
+        """Go by ``runtime`` from the next transaction on, on open connections too."""
+        self.state.message_handlers = self._message_handlers(runtime)
+
+    def _message_handlers(self, runtime: Runtime) -> MessageHandlers:
+        return MessageHandlers(
+            Delivery(runtime, self._outlet, self._metrics, replies_to_each=self._is_lmtp),
+            FeedbackMailbox(runtime, self._metrics.filter_metrics),
+            runtime.teachers_through(self._name),
+            runtime.tls_contexts.get(self._name),
+        )
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        if self.connections.admit():
+            return LmtpSession(self.state) if self._is_lmtp else SmtpSession(self.state)
+        reply = smtp_replies.CLOSING if self.connections.draining else smtp_replies.TOO_MANY_CONNECTIONS
+        begins_with_tls = self.state.section.tls is TlsMode.IMPLICIT  # plain text would only be taken for a fault
+        return RefusingProtocol(b"" if begins_with_tls else reply.render() + b"\r\n")
+
+    async def drain(self, seconds: float) -> None:
+        """Stop accepting, let mail in flight finish within ``seconds``, then close what is left."""
+        await self.connections.drain(seconds)

@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.mail.lines import ContentBuffer
-from nbstream.server.peers import printable_user
+from nbstream.server.connections import printable_user
 
 if TYPE_CHECKING:
     from nbstream.policy.verdict import Verdict

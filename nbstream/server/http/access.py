@@ -36,7 +36,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from nbstream.errors import StoreUnavailable
-from nbstream.server.peers import Network, Peer, Teachers
+from nbstream.server.connections import Network, Peer, Teachers
 from nbstream.store.logins import COUNTED_SECONDS
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nbstream.bayes.counts import Counts
-    from nbstream.policy.prequential_scores import PrequentialScores
+    from nbstream.policy.thresholds import PrequentialScores
     from nbstream.store.model.model import Model
 
 

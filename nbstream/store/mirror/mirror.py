@@ -19,7 +19,7 @@ import numpy as np
 
 from nbstream.bayes.counts import CLASSES, ChangePosition, Totals
 from nbstream.errors import StoreUnavailable
-from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.mirror.follower import Followed, StreamEntries
 from nbstream.store.mirror.loading import LoadedCounts, load_counts
 

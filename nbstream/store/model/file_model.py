@@ -24,7 +24,7 @@ import numpy as np
 
 from nbstream.bayes.counts import CLASSES, AutomaticCounts, ClassCounts, Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.memory_model import apply_lesson
 from nbstream.store.model.signature import current_signature, difference

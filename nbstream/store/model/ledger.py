@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.kinds import is_automatic, kind_of_sums, label_of
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.prequential_scores import PrequentialScore
+from nbstream.policy.thresholds import PrequentialScore
 from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.tokens import TokenList, join_tokens
 
@@ -42,7 +42,7 @@ class LedgerEntry:
     epoch. ``source`` is the way by which the label came (a listener or a command), ``actor`` who gave it.
     ``score`` is the log-odds before the first lesson. ``change`` is the stream id of the change, empty before the
     entry is stored. ``sums`` were added beside the tokens. ``prequential_score`` is the packed
-    ``policy.prequential_scores.PrequentialScore``, empty in entries of versions that had none. ``packed_tokens``
+    ``policy.thresholds.PrequentialScore``, empty in entries of versions that had none. ``packed_tokens``
     is what ``pack_tokens`` makes of the tokens, empty where nobody has packed them yet.
     """
 

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES, AutomaticCounts, ClassCounts, Counts, Totals
-from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
+from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry, entry_of_people
 
 if TYPE_CHECKING:

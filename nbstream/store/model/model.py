@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from redis.asyncio import Redis
 
-    from nbstream.policy.prequential_scores import PrequentialScores
+    from nbstream.policy.thresholds import PrequentialScores
 
 
 _READ_COUNT = 10  # changes: of 64 lessons each they are 2 MB

@@ -15,7 +15,7 @@ import numpy as np
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.prequential_scores import PrequentialScores
+from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 

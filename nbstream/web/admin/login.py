@@ -32,9 +32,9 @@ from nbstream.web.admin.responses import html_response, read_cookie, redirect, s
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from nbstream.server.connections import Network, Peer
     from nbstream.server.http.access import PasswordCheck, Passwords
     from nbstream.server.http.bodies import BodyReader
-    from nbstream.server.peers import Network, Peer
     from nbstream.store.logins import AttemptCounts, PageSessionStore, StoredLogin
     from nbstream.web.admin.metrics import RequestMetrics
     from nbstream.web.admin.rendering import PageRenderer

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from nbstream.delivery.quarantine import QuarantineNote
-    from nbstream.delivery.quarantine_text import ShownText
     from nbstream.filter import FeedbackResult, LearnableMessage
     from nbstream.filter.filter import MessageRecord
     from nbstream.policy.explanation import CountedClue, Explanation
     from nbstream.policy.verdict import Thresholds
     from nbstream.server.message_service import MessageHandler
+    from nbstream.server.quarantine_release import ShownText
     from nbstream.store.model.history import HistoryRecord
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.message_rows import MessageRow

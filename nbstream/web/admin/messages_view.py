@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlencode
 
 from nbstream.errors import StoreUnavailable
-from nbstream.policy.actions import ActionKind
-from nbstream.policy.verdict import Verdict
+from nbstream.policy.verdict import ActionKind, Verdict
 from nbstream.store.recent.message_rows import (
     NULL_SENDER,
     MessageRow,

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nbstream.delivery import quarantine
-from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.logs import event_fields
-from nbstream.policy.actions import ActionKind
 from nbstream.policy.lesson_source import Reinforcement
+from nbstream.policy.verdict import ActionKind
 from nbstream.server.http.responses import error_problem
 from nbstream.server.message_service import is_request_error
-from nbstream.server.quarantine_release import QuarantineReleaser
+from nbstream.server.quarantine_release import QuarantineReleaser, shown_text
 from nbstream.store.recent.message_rows import OutcomeKind, address_matches
 from nbstream.web.admin.forms import read_address, read_selected_ids
 from nbstream.web.admin.lesson_sentences import describe_lesson
@@ -35,10 +34,10 @@ from nbstream.web.admin.requests import Page, PageRefused, PageRoute, View
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
-    from nbstream.delivery.quarantine_text import ShownText
     from nbstream.filter import FeedbackResult
     from nbstream.mail.message import Message
     from nbstream.server.message_service import MessageHandler
+    from nbstream.server.quarantine_release import ShownText
     from nbstream.web.admin.messages_view import FindRows
     from nbstream.web.admin.requests import Answer, PageRequest
 

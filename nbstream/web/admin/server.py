@@ -22,8 +22,8 @@ from nbstream.errors import NbstreamError, StoreUnavailable
 from nbstream.mail.visible_text import visible_text
 from nbstream.server.api_json import HttpProblem
 from nbstream.server.http.access import is_equal
+from nbstream.server.http.listener import RouteTable, last_segment
 from nbstream.server.http.responses import RequestRefused, error_problem
-from nbstream.server.http.route_table import RouteTable, last_segment
 from nbstream.server.message_service import is_request_error
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.web.admin.forms import read_query, receive_form, well_formed
@@ -44,8 +44,8 @@ from nbstream.web.admin.responses import (
 )
 
 if TYPE_CHECKING:
+    from nbstream.server.connections import Peer
     from nbstream.server.http.bodies import BodyReader
-    from nbstream.server.peers import Peer
     from nbstream.web.admin.login import Login
     from nbstream.web.admin.metrics import RequestMetrics
     from nbstream.web.admin.rendering import PageRenderer

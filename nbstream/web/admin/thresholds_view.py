@@ -26,8 +26,8 @@ from nbstream.web.admin.requests import Page, PageRefused, PageRequest, PageRout
 
 if TYPE_CHECKING:
     from nbstream.evaluation.tuning import ScoreClass
-    from nbstream.policy.prequential_scores import PrequentialScores
     from nbstream.policy.recipient_rules import RecipientRules
+    from nbstream.policy.thresholds import PrequentialScores
     from nbstream.policy.verdict import ModelState, Thresholds
 
 _ROW = 26  # height of the name of one threshold, above the data

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from nbstream.metrics import MetricsRegistry
     from nbstream.server.api_json import HttpProblem
+    from nbstream.server.connections import Peer
     from nbstream.server.http.bodies import BodyReader
-    from nbstream.server.peers import Peer
     from nbstream.web.admin.rendering import PageRenderer
     from nbstream.web.users.held_mail import HeldMail, HeldMessage
     from nbstream.web.users.links import LinkKeys, SignedLink

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.metrics import MetricsRegistry
-    from nbstream.server.peers import Peer
+    from nbstream.server.connections import Peer
     from nbstream.store.logins import LoginKeys
     from nbstream.web.users.links import LinkKeys
     from nbstream.web.users.login_servers import LoginServer

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from nbstream.policy.actions import ActionKind
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.policy.own_models.names import OwnModelNames
+from nbstream.policy.verdict import ActionKind
 from nbstream.store import erasure
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.store.model.model import Model

@@ -11,8 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.own_models import index
-from nbstream.filter.own_models.index import OwnModelIndex
-from nbstream.filter.own_models.listing import index_key
+from nbstream.filter.own_models.index import OwnModelIndex, index_key
 from nbstream.store.model.scan import scan_keys
 from nbstream.store.transfer.model_import import ModelImport
 from tests.filter.own_models.test_filters import letter, news, teach_common

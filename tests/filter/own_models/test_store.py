@@ -13,9 +13,14 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import OwnModelUse
-from nbstream.filter.own_models.index import OwnModelIndex
-from nbstream.filter.own_models.listing import ListedModels, changes_key, index_key, list_model
-from nbstream.filter.own_models.store import OwnModelKeys
+from nbstream.filter.own_models.index import (
+    ListedModels,
+    OwnModelIndex,
+    OwnModelKeys,
+    changes_key,
+    index_key,
+    list_model,
+)
 from nbstream.policy.own_models.names import bucket_of
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.filter.own_models.test_filters import letter, news

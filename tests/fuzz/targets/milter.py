@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nbstream.listeners.milter.codec import (
     MAX_FRAME_BYTES,
+    DeleteRecipient,
     MilterMail,
     MilterParser,
     MilterRecipient,
@@ -11,7 +12,6 @@ from nbstream.listeners.milter.codec import (
     decode_text,
     encode_text,
 )
-from nbstream.listeners.milter.replies import DeleteRecipient
 from tests.fuzz.target import FuzzTarget
 from tests.harness import milter_frames as wire
 

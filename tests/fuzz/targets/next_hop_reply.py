@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 
-from nbstream.delivery.next_hop import SmtpPath
+from nbstream.delivery.next_hop import SmtpPath, SmtpReply
 from nbstream.delivery.settings import RelaySettings
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.errors import RelayRefused, RelayUnavailable
 from tests.fuzz.target import FuzzTarget
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
+from nbstream.policy.thresholds import PrequentialScore, PrequentialScores
 from nbstream.store.model.history import Assessment
 from tests.fuzz.target import FuzzTarget
 

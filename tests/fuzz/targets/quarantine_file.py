@@ -7,10 +7,10 @@ from pathlib import Path
 
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, read_message, read_subject
-from nbstream.delivery.quarantine_text import shown_text
 from nbstream.errors import InputError
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
+from nbstream.server.quarantine_release import shown_text
 from tests.fuzz.target import Choices, FuzzTarget
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")

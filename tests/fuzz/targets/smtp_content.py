@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.listeners.smtp.codec import remove_dot_stuffing
-from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
+from nbstream.listeners.smtp.codec import DATA_END, IncomingMessage, remove_dot_stuffing
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from tests.fuzz.target import Choices, FuzzTarget

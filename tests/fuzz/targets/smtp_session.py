@@ -13,12 +13,11 @@ import tempfile
 from pathlib import Path
 
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.delivery.next_hop import DataReplies, SmtpPath
+from nbstream.delivery.next_hop import DataReplies, SmtpPath, SmtpReply
 from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
-from nbstream.delivery.smtp_reply import SmtpReply
 from nbstream.engine.choice import PYTHON
-from nbstream.listeners.smtp.listener import SmtpListener
+from nbstream.listeners.smtp.session import SmtpListener
 from nbstream.listeners.smtp.settings import (
     LmtpListenerSettings,
     MailListenerSettings,

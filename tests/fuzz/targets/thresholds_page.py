@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 
-from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings
-from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, PrequentialScores, ThresholdPolicy
 from nbstream.policy.verdict import ModelState
 from nbstream.web.admin.rendering import PageRenderer
 from nbstream.web.admin.requests import Page, PageRequest, PageRoute

@@ -179,7 +179,7 @@ async def test_a_connection_too_many_is_answered_503(client: Redis, tmp_path: Pa
 async def test_bytes_in_flight_are_bounded_over_all_connections(
     client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbstream.server.settings.MAX_BYTES_IN_FLIGHT", 2000)
+    monkeypatch.setattr("nbstream.server.limits.MAX_BYTES_IN_FLIGHT", 2000)
 
     def change(values: dict[str, Any]) -> None:
         values.setdefault("limits", {}).update(max_message_bytes=1000)

@@ -6,8 +6,8 @@ import ipaddress
 
 import pytest
 
+from nbstream.server.connections import Peer
 from nbstream.server.http.access import client_of, failure_sources
-from nbstream.server.peers import Peer
 
 ALLOWED = [ipaddress.ip_network("192.0.2.0/28")]
 

@@ -18,16 +18,16 @@ from aiohttp.test_utils import make_mocked_request
 from redis.asyncio import Redis
 
 from nbstream.delivery import maildir
+from nbstream.server.connections import Peer, Teachers
 from nbstream.server.http.access import HttpAccess, PasswordCheck, Passwords, Role, offered_passwords
 from nbstream.server.http.listener import (
     HealthStatus,
     HttpListener,
     Route,
     health_routes,
+    last_segment,
     metrics_route,
 )
-from nbstream.server.http.route_table import last_segment
-from nbstream.server.peers import Peer, Teachers
 from nbstream.web.admin.forms import FORM_TYPE
 from tests.harness.http_listener import PRIZE, free_socket, open_http
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.server.connections import Peer
 from nbstream.server.http import access as password_check
 from nbstream.server.http.access import PasswordCheck, Passwords, Role, TooManyFailures, failure_sources
-from nbstream.server.peers import Peer
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import AttemptCounts, LoginKeys
 from tests.harness.redis.redis_server import RedisServer

@@ -16,13 +16,13 @@ from redis.asyncio import Redis
 from nbstream.listeners.milter.answers import MAX_DELETED_FIELDS
 from nbstream.listeners.milter.message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MilterMessage
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.header import HeaderPolicy, MessageReader, parse_own_id
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
 from nbstream.policy.settings import OWN_FIELD, ActionsSettings, HeadersSettings
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.server.peers import Teachers
+from nbstream.policy.verdict import Action
+from nbstream.server.connections import Teachers
 from tests.harness import milter_frames as wire
 from tests.harness.milter_frames import Reply
 from tests.harness.milter_listener import HAM, SPAM, RunningMilter, edited, open_milter

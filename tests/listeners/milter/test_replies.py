@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.delivery.smtp_reply import SmtpReply
-from nbstream.listeners.milter.codec import MilterActions, MilterOptions, MilterSteps
-from nbstream.listeners.milter.replies import (
+from nbstream.delivery.next_hop import SmtpReply
+from nbstream.listeners.milter.codec import (
     AddRecipient,
     ChangeHeader,
     ContinueReply,
@@ -16,7 +15,10 @@ from nbstream.listeners.milter.replies import (
     DiscardReply,
     InsertHeader,
     MacroStage,
+    MilterActions,
+    MilterOptions,
     MilterReply,
+    MilterSteps,
     NegotiationReply,
     ProgressReply,
     QuarantineReply,

@@ -196,7 +196,7 @@ ZEROS = zstandard.compress(b"Subject: zeros\n\n" + bytes(40 << 20))
 async def test_a_compressed_message_is_decompressed_within_the_limits(
     client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: bytes, status: int
 ) -> None:
-    monkeypatch.setattr("nbstream.server.settings.MAX_BYTES_IN_FLIGHT", 1 << 20)
+    monkeypatch.setattr("nbstream.server.limits.MAX_BYTES_IN_FLIGHT", 1 << 20)
 
     def limit(values: dict[str, Any]) -> None:
         values.setdefault("limits", {}).update(max_message_bytes=1 << 20)

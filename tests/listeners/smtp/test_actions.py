@@ -20,12 +20,12 @@ from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.header import FilterMarks
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.policy.verdict import Action
 from tests.harness.sink import Sink, open_sink
 from tests.harness.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from aiosmtpd.smtp import SMTP
 
-from nbstream.delivery.smtp_reply import SmtpReply
+from nbstream.delivery.next_hop import SmtpReply
 from nbstream.listeners.smtp import connection as connection_module
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.server.limits import ListenerLimits

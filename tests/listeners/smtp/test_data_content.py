@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.delivery.smtp_reply import SmtpReply
-from nbstream.listeners.smtp.data_content import DATA_END, IncomingMessage
+from nbstream.delivery.next_hop import SmtpReply
+from nbstream.listeners.smtp.codec import DATA_END, IncomingMessage
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.smtp_replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT

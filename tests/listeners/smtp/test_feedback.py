@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.delivery.settings import RelaySettings
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
-from nbstream.server.peers import Teachers
+from nbstream.server.connections import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.harness.disputes import DISPUTED, teach_dispute

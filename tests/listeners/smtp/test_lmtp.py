@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery.next_hop import DataReplies, SmtpPath
-from nbstream.delivery.smtp_reply import SmtpReply
+from nbstream.delivery.next_hop import DataReplies, SmtpPath, SmtpReply
 from nbstream.errors import RelayUnavailable
 from nbstream.listeners.smtp.delivery import Delivery
-from nbstream.policy.actions import Action
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.policy.verdict import Action
 from tests.harness.smtp_listener import HAM, SPAM, Dialogue, RunningSmtp, Way, open_smtp_listener
 
 SPAMMY = b"Message-ID: <1@x>\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"

@@ -12,8 +12,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.mail.message import Message
-from nbstream.policy.actions import Action
 from nbstream.policy.settings import ActionsSettings
+from nbstream.policy.verdict import Action
 from tests.harness.smtp_listener import RunningSmtp, open_smtp_listener
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"

@@ -20,7 +20,7 @@ from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
-from nbstream.listeners.smtp.listener import SmtpListener
+from nbstream.listeners.smtp.session import SmtpListener
 from nbstream.listeners.smtp.settings import SmtpListenerSettings, TlsMode
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.sockets import open_listening_socket

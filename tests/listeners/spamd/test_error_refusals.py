@@ -11,7 +11,7 @@ from nbstream.errors import (
     StoreIncompatible,
     StoreUnavailable,
 )
-from nbstream.listeners.spamd.handler import lesson_refusal
+from nbstream.listeners.spamd.listener import lesson_refusal
 
 PUT_OFF = b"SPAMD/1.0 75 Learning is not possible now, please try again later\r\n"
 

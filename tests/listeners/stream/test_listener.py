@@ -5,7 +5,6 @@ from __future__ import annotations
 from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, FilterObserver
-from nbstream.listeners.stream import queue as stream_queue
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules

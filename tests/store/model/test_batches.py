@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 import nbstream
 from nbstream.bayes.counts import CLASSES, Sums
 from nbstream.errors import StoreRefuses
-from nbstream.policy.prequential_scores import PrequentialScore
+from nbstream.policy.thresholds import PrequentialScore
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry

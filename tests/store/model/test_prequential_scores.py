@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.policy.prequential_scores import PrequentialScore, PrequentialScores
+from nbstream.policy.thresholds import PrequentialScore, PrequentialScores
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel

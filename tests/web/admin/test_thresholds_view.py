@@ -18,10 +18,9 @@ from nbstream.evaluation.threshold_choices import compare_thresholds, policies_o
 from nbstream.evaluation.threshold_report import BIASED_SAMPLE_TEXT, render_text
 from nbstream.evaluation.tuning import LabelledSample, score_classes
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.prequential_scores import PrequentialScores
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
-from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import FalsePositiveBudget, PrequentialScores, ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.server.http.access import Role
 from nbstream.web.admin.thresholds_view import ThresholdsView, draw_histogram
