@@ -19,9 +19,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from nbstream.delivery import shared_bodies
 from nbstream.delivery.next_hop import DataReplies, SmtpPath, SmtpReply
-from nbstream.delivery.shared_bodies import SharedBody
 from nbstream.durable_files import make_folder, sync_folder
 from nbstream.errors import RelayUnavailable
 from nbstream.mail.lines import split_at_line_ends
@@ -113,7 +111,7 @@ _delivery_numbers = itertools.count(1)  # one series for each process, as the fo
 class MaildirDraft:
     """A file that is to be written: first ``head`` with LF line ends, then ``content`` with CRLF line ends.
 
-    ``room`` is told whether there was room for the file. ``body`` is what belongs to the file, and is shared.
+    ``room`` is told whether there was room for the file.
     """
 
     maildir: pathlib.Path
@@ -121,12 +119,6 @@ class MaildirDraft:
     head: bytes
     content: bytes
     room: MaildirRoom | None = None
-    body: SharedBody | None = None
-
-    @property
-    def body_bytes(self) -> int:
-        """The bytes of the shared body."""
-        return len(self.body.content) if self.body else 0
 
 
 async def write_drafts(drafts: Sequence[MaildirDraft]) -> SmtpReply | None:
@@ -140,7 +132,7 @@ async def write_drafts(drafts: Sequence[MaildirDraft]) -> SmtpReply | None:
         if error.errno in DISK_FULL_ERRORS:
             for draft in drafts:
                 if draft.room:
-                    draft.room.note_refused(len(draft.head) + len(draft.content) + draft.body_bytes)
+                    draft.room.note_refused(len(draft.head) + len(draft.content))
             return DISK_FULL_REPLY
         raise RelayUnavailable(f"cannot write to the Maildir: {error}") from error
     for draft in drafts:
@@ -155,8 +147,6 @@ def _write_all(drafts: Sequence[MaildirDraft]) -> None:
     moves = [(draft.maildir / "tmp" / draft.name, draft.maildir / "new" / draft.name) for draft in drafts]
     try:
         for draft, (written, _) in zip(drafts, moves, strict=True):
-            if draft.body:
-                shared_bodies.add(draft.maildir, draft.name, draft.body)
             _write_draft(draft, written)
         for written, delivered in moves:
             written.rename(delivered)
@@ -167,7 +157,6 @@ def _write_all(drafts: Sequence[MaildirDraft]) -> None:
         for path in itertools.chain.from_iterable(moves):
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-                shared_bodies.remove_for(path)
         raise
 
 

@@ -79,7 +79,7 @@ class Outlet:
         drafts, quarantined = [], list[QuarantinePart]()
         for part in parts:
             if part.action.kind is ActionKind.QUARANTINE:
-                quarantined.append(await _quarantine_part(raw, part, quarantined[-1:]))
+                quarantined.append(await _quarantine_part(raw, part))
                 continue
             is_redirected = part.action.kind is ActionKind.REDIRECT
             recipients = (SmtpPath(part.action.address),) if is_redirected else part.envelope.recipients
@@ -106,13 +106,9 @@ class Outlet:
         raise RelayUnavailable(f"the next hop refuses {part.action}: {reply}")
 
 
-async def _quarantine_part(
-    raw: bytes, part: DeliveryPart, others: Sequence[QuarantinePart] = ()
-) -> QuarantinePart:
-    """Return a part for the quarantine; where its content is that of one of ``others``, it is the same object."""
+async def _quarantine_part(raw: bytes, part: DeliveryPart) -> QuarantinePart:
     assert part.note is not None
     fields, content = await _edited(raw, part.edits)
-    content = next((other for _, _, other in others if other == content), content)
     return part.note, _with_lf(fields), content
 
 

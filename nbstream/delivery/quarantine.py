@@ -4,9 +4,8 @@ Rules: the first field of a file is JSON with all that a release needs, the para
 the message with its verdict follows. The name of the file has the id of the message and the time, so that no file
 is opened to find one. A file in ``new`` waits. A file in ``cur`` was being handed to the next hop when its release
 ended without a reply: it may have been delivered, and commands say so. Whoever releases or removes a message has
-locked its file (flock). Messages that are older than the configured days are removed. A large body is on the disk
-once for all files that have it (``shared_bodies``). A message for which there is no room, in all or for one of its
-users, is not accepted: nothing that waits is given up for what comes.
+locked its file (flock). Messages that are older than the configured days are removed. A message for which
+there is no room, in all or for one of its users, is not accepted: nothing that waits is given up for what comes.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TypeAlias
 
-from nbstream.delivery import maildir, shared_bodies
+from nbstream.delivery import maildir
 from nbstream.delivery.maildir import MaildirRoom
 from nbstream.delivery.next_hop import Envelope, SmtpPath, SmtpReply
 from nbstream.delivery.settings import QuarantineSettings
@@ -59,17 +58,15 @@ _Key: TypeAlias = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A file: the users that it waits for, the bytes of the file, and its shared body."""
+    """A file: the users that it waits for, and its bytes."""
 
     users: frozenset[str]
     file_bytes: int
-    digest: str = ""
-    body_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineUsage:
-    """The bytes of all files, where a shared body counts once, and of the messages of the user who has most."""
+    """The bytes of all files, and of those of the user who has most."""
 
     total: int = 0
     largest_user: int = 0
@@ -92,7 +89,6 @@ class QuarantineIndex:
         self._reserved: dict[str, tuple[IndexedFile, float]] = {}
         self._total = 0
         self._bytes: Counter[str] = Counter()  # by the user
-        self._bodies: Counter[str] = Counter()
 
     def paths_for(self, user: str) -> Iterator[pathlib.Path]:
         """Return the files that wait for the user, those first whose names begin with the latest second.
@@ -187,17 +183,10 @@ class QuarantineIndex:
     def _count(self, file: IndexedFile, sign: int) -> None:
         """Add what a file takes, or with a ``sign`` of -1 subtract it."""
         for user in file.users:
-            self._bytes[user] += sign * (file.file_bytes + file.body_bytes)
+            self._bytes[user] += sign * file.file_bytes
             if not self._bytes[user]:
                 del self._bytes[user]
         self._total += sign * file.file_bytes
-        if file.digest:
-            had = self._bodies[file.digest] > 0
-            self._bodies[file.digest] += sign
-            has = self._bodies[file.digest] > 0
-            self._total += (has - had) * file.body_bytes
-            if not has:
-                del self._bodies[file.digest]
 
 
 def _names(folder: pathlib.Path) -> list[tuple[str, int]]:
@@ -208,7 +197,7 @@ def _names(folder: pathlib.Path) -> list[tuple[str, int]]:
         return []
 
 
-_FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?:,B=[0-9a-f]{40})?(?::2,P)?")
+_FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?::2,P)?")
 _NOTE_FIELD_START = f"{QUARANTINE_FIELD}: ".encode("ascii")
 _MAX_NOTE_BYTES = 64 << 20
 _HEADER_SEARCH_BYTES = 16 * 1024  # of a message, for its subject and the like
@@ -299,7 +288,8 @@ class Quarantine:
         size = max((len(content) for _, _, content in parts), default=0)
         drafts = await in_thread_if_large(size, self.make_drafts, parts)
         reserved = {
-            draft.name: self._indexed(note, draft) for (note, _, _), draft in zip(parts, drafts, strict=True)
+            draft.name: self._indexed(note, len(draft.head) + len(draft.content))
+            for (note, _, _), draft in zip(parts, drafts, strict=True)
         }
         failure: SmtpReply | None = maildir.DISK_FULL_REPLY
         try:
@@ -323,21 +313,17 @@ class Quarantine:
             raise RelayUnavailable(f"cannot read the quarantine: {error}") from error
 
     def make_drafts(self, parts: Sequence[QuarantinePart]) -> list[maildir.MaildirDraft]:
-        """Return the files of these parts; parts with the same message share its body."""
-        bodies: dict[int, shared_bodies.SharedBody] = {}  # by the identity of the messages in ``parts``
-        drafts = []
-        for note, fields, content in parts:
-            name = f"{maildir.unique_name()},I={note.id}"
-            head = _NOTE_FIELD_START + _render_note(note) + b"\n" + fields
-            start = header_fields.body_offset(content)
-            if len(content) - start < shared_bodies.MIN_BYTES:
-                drafts.append(maildir.MaildirDraft(self._path, name, head, content, self._room))
-                continue
-            body = bodies.get(id(content)) or shared_bodies.make_body(memoryview(content)[start:])
-            bodies[id(content)] = body
-            name += shared_bodies.name_part(body)
-            drafts.append(maildir.MaildirDraft(self._path, name, head, content[:start], self._room, body))
-        return drafts
+        """Return the files of these parts."""
+        return [
+            maildir.MaildirDraft(
+                self._path,
+                f"{maildir.unique_name()},I={note.id}",
+                _NOTE_FIELD_START + _render_note(note) + b"\n" + fields,
+                content,
+                self._room,
+            )
+            for note, fields, content in parts
+        ]
 
     def usage(self) -> QuarantineUsage:
         """Return how much room is taken; it opens the files that it does not know. Raises ``InputError``."""
@@ -354,26 +340,16 @@ class Quarantine:
             raise InputError(f"{error.filename}: {error.strerror}") from error
         return filter(None, map(_message_at, paths))
 
-    def _indexed(self, note: QuarantineNote, draft: maildir.MaildirDraft) -> IndexedFile:
-        size = len(draft.head) + len(draft.content)
-        digest = draft.body.digest if draft.body else ""
-        return self._index_entry(note, size, digest, draft.body_bytes)
-
     def _read_indexed(self, path: pathlib.Path) -> IndexedFile | None:
         message = _message_at(path)
         try:
-            if message is None:
-                return None
-            body = shared_bodies.find(path)
-            digest, body_bytes = (body.parent.name, body.stat().st_size) if body else ("", 0)
-            return self._index_entry(read_note(message), path.stat().st_size, digest, body_bytes)
+            return self._indexed(read_note(message), path.stat().st_size) if message else None
         except (OSError, InputError):
             return None  # released just now, or damaged
 
-    def _index_entry(self, note: QuarantineNote, size: int, digest: str, body_bytes: int) -> IndexedFile:
+    def _indexed(self, note: QuarantineNote, size: int) -> IndexedFile:
         users = frozenset(self._user_of(path.address) for path in note.envelope.recipients)
-        on_disk = -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
-        return IndexedFile(users, on_disk, digest, body_bytes)
+        return IndexedFile(users, -(-size // _BLOCK_BYTES) * _BLOCK_BYTES)
 
     def messages(self, prefix: str = "") -> list[QuarantinedMessage]:
         """Return the messages whose id begins with ``prefix``, the oldest first. No file is opened.
@@ -410,16 +386,11 @@ class Quarantine:
             try:
                 with locked(message):
                     message.path.unlink()  # should it come back after a power loss, it is removed again
-                    shared_bodies.remove_for(message.path)
                 removed += 1
             except NotReleased:
                 continue  # it is being released
             except (InputError, OSError) as error:
                 problem = problem or str(error)  # the messages after it are removed all the same
-        try:
-            shared_bodies.remove_unused(self._path, {message.path.name.partition(":")[0] for message in messages})
-        except OSError as error:
-            problem = problem or str(error)
         return RetentionResult(len(messages) - removed, removed, problem)
 
 
@@ -470,7 +441,6 @@ def remove(message: QuarantinedMessage) -> None:
     """Remove the file of the message, durably; whoever does has locked it. Raises ``OSError``."""
     message.path.unlink()
     sync_folder(message.path.parent)
-    shared_bodies.remove_for(message.path)
 
 
 def _move(message: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) -> QuarantinedMessage:
@@ -487,12 +457,7 @@ def read_message(message: QuarantinedMessage, max_bytes: int = -1) -> tuple[Quar
     With ``max_bytes`` only so many bytes of the message are read, from its beginning.
     """
     with _open_file(message) as file:
-        note, start = _read_note(message, file), file.read(max_bytes)
-        content, body = normalize_line_ends(start), shared_bodies.find(message.path)
-        if body is None:
-            return note, content
-        with body.open("rb") as body_file:
-            return note, content + body_file.read(max(0, max_bytes - len(start)) if max_bytes >= 0 else -1)
+        return _read_note(message, file), normalize_line_ends(file.read(max_bytes))
 
 
 def draft_for_recipients(

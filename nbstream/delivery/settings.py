@@ -199,8 +199,8 @@ class QuarantineSettings(Section):
     """A message is removed after this many days; ``null`` keeps it for ever."""
 
     max_bytes: ByteCount | None = 4 << 30
-    """The room of the quarantine. A message for which there is none gets 452. A large body counts once, however
-    many messages have it. ``null`` sets no limit.
+    """The room of the quarantine. A message for which there is none gets 452. ``null`` sets no
+    limit.
     """
 
     max_user_bytes: ByteCount | None = 512 << 20
