@@ -25,42 +25,42 @@ from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_add
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.web.admin.activity import SAMPLE_SECONDS, ActivityRecorder
-from nbstream.web.admin.forms import MAX_FORM_BYTES
-from nbstream.web.admin.lists_view import ListsView
-from nbstream.web.admin.login import AdminLogin, PageSessions
+from nbstream.web.admin.login import AdminAuthenticator
 from nbstream.web.admin.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.web.admin.messages_view import MessagesView, known_rows
-from nbstream.web.admin.metrics import PageMetrics
 from nbstream.web.admin.now_view import DaemonFindings, NowView
 from nbstream.web.admin.quarantine_view import PageQuarantine, QuarantineView
-from nbstream.web.admin.rendering import PageRenderer
-from nbstream.web.admin.requests import ADMIN_AREA
-from nbstream.web.admin.server import PageServer
-from nbstream.web.admin.static_files import load_static_files
 from nbstream.web.admin.teaching_view import TeachingView
 from nbstream.web.admin.thresholds_view import ThresholdsView
 from nbstream.web.admin.tokens_view import TokensView
 from nbstream.web.admin.undo_view import UndoView
+from nbstream.web.areas import ADMIN_AREA, PREFIX, USER_AREA, USER_PREFIX
+from nbstream.web.forms import MAX_FORM_BYTES
+from nbstream.web.lists_view import ListsView
+from nbstream.web.login import Login
+from nbstream.web.metrics import RequestMetrics
+from nbstream.web.rendering import PageRenderer
+from nbstream.web.server import WebServer
+from nbstream.web.sessions import Sessions
+from nbstream.web.static_files import load_static_files
 from nbstream.web.user import views as user_views
-from nbstream.web.user.links import LinkMetrics, LinkPages
-from nbstream.web.user.login import USER_AREA, UserLogin, UserPageMetrics, UserSessions
+from nbstream.web.user.links import LinkMetrics, LinkView
+from nbstream.web.user.login import MailboxAuthenticator
 from nbstream.web.user.own_mail import OwnMail
-from nbstream.web.user.texts import LINK_TEXTS
-from nbstream.web.user.texts import TEXTS as USER_TEXTS
 from nbstream.web.users.held_mail import DIGEST_SOURCE, USER_PAGE_SOURCE, HeldMail, UserTeacher
 from nbstream.web.users.links import LinkKeys
 from nbstream.web.users.login_servers import make_login_server
 from nbstream.web.users.preferences import UserPreferences
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from nbstream.daemon.config import Settings
     from nbstream.daemon.server_parts import HttpContext
     from nbstream.listeners.http.settings import HttpListenerSettings
-    from nbstream.server.http.listener import SubApplication
     from nbstream.server.runtime import Runtime
-    from nbstream.web.admin.requests import View
+    from nbstream.web.areas import Area
+    from nbstream.web.requests import View
     from nbstream.web.users.settings import DigestSettings, UserPageSettings
 
 
@@ -98,35 +98,54 @@ def make_http_listener(section: HttpListenerSettings, context: HttpContext) -> H
         *ApiV1(message_service, bodies, lookups, __version__).routes(),
         *rspamd.routes(),
     ]
-    maker = _PageMaker(section, context, passwords)
-    pages: list[SubApplication] = [maker.page(health_check, model_lookups)]
-    if settings.user_page:
-        pages.append(maker.user_page(settings.user_page))
-    if settings.digest:
-        pages.insert(0, maker.link_pages(settings.digest))  # it may be below another page
+    web = _WebMaker(section, context, passwords).server(health_check, model_lookups)
     access = HttpAccess(passwords, section.allow_from, lambda: message_service.teachers)
-    return HttpListener(routes, access, context.limits, message_service, pages)
+    return HttpListener(routes, access, context.limits, message_service, [web])
 
 
-class _PageMaker:
-    """Makes the pages of a listener: that of administrators, that of users, and those behind links."""
+class _WebMaker:
+    """Makes the web interface of a listener."""
 
     def __init__(self, section: HttpListenerSettings, context: HttpContext, passwords: PasswordCheck) -> None:
         self._section = section
         self._context = context
         self._parts = context.parts
         self._passwords = passwords
-        limits = replace(context.limits, max_message_bytes=MAX_FORM_BYTES)
-        self._bodies = BodyReader(limits, context.bytes_in_flight, "a form")
-        self._static_files = load_static_files()
         self._rows = RowSearch(context.client, context.keys, context.settings.memory.hours * 3600)
         self._outcomes = QuarantineOutcomes(context.client, context.keys)
         self._lists = StoredSenderLists(context.client, context.keys)
         self._preferences = UserPreferences(context.client, context.keys)
         self._link_keys = LinkKeys(context.client, context.keys)
+        keys = LoginKeys(context.keys.model)
+        self._logins = PageSessionStore(context.client, keys)
+        self._counts = AttemptCounts(context.client, keys)
 
-    def page(self, health_check: HealthCheck, lookups: ModelLookups) -> PageServer:
-        """Return the page of administrators with all its views."""
+    def server(self, health_check: HealthCheck, lookups: ModelLookups) -> WebServer:
+        """Return the server of all that is configured."""
+        context, section, user_page = self._context, self._section, self._context.settings.user_page
+        areas = [self._admin_area(health_check, lookups)]
+        if user_page or context.settings.digest:
+            areas.append(self._user_area(user_page, context.settings.digest))
+        limits = replace(context.limits, max_message_bytes=MAX_FORM_BYTES)
+        bodies = BodyReader(limits, context.bytes_in_flight, "a form")
+        static_files = load_static_files()
+        renderer = PageRenderer(static_files.version)
+        address_of = self._address_of(user_page) if user_page else lambda _: None
+        login = Login(
+            sessions=Sessions(self._logins, self._passwords.passwords, address_of),
+            counts=self._counts,
+            allow_from=section.allow_from,
+            bodies=bodies,
+            renderer=renderer,
+        )
+        return WebServer(areas, login=login, bodies=bodies, static_files=static_files, renderer=renderer)
+
+    def _address_of(self, section: UserPageSettings) -> Callable[[str], str | None]:
+        """Return what finds the address of a user who may log in, by their name."""
+        return partial(section.address_of, domain=self._context.settings.own_models.domain)
+
+    def _admin_area(self, health_check: HealthCheck, lookups: ModelLookups) -> Area:
+        """Return all mail, for administrators."""
         context, parts, settings, model = self._context, self._parts, self._context.settings, self._parts.model
         activity = ActivityRecorder(context.registry.collect)
         parts.background.every("activity", SAMPLE_SECONDS, activity.record, waits_first=True)
@@ -176,89 +195,56 @@ class _PageMaker:
             UndoView(model, find_rows),
             TokensView(lambda: parts.mirror.vocabulary_size, lookups.named_counts),
             QuarantineView(quarantine, find_rows),
-            ListsView(self._lists, lambda: self._runtime().sender_lists.configured),
+            ListsView(PREFIX, self._lists, lambda: self._runtime().sender_lists.configured),
         ]
-        keys = LoginKeys(context.keys.model)
-        store = PageSessionStore(context.client, keys)
-        renderer, metrics = PageRenderer(self._static_files.version), PageMetrics(context.registry)
-        login = AdminLogin(
-            store=store,
-            passwords=self._passwords,
-            counts=AttemptCounts(context.client, keys),
-            allow_from=self._section.allow_from,
-            bodies=self._bodies,
-            renderer=renderer,
-            metrics=metrics,
-        )
-        return PageServer(
+        return replace(
             ADMIN_AREA,
-            views,
-            login=login,
-            sessions=PageSessions(store, self._passwords.passwords),
-            bodies=self._bodies,
-            static_files=self._static_files,
-            renderer=renderer,
-            metrics=metrics,
+            views=views,
+            authenticator=AdminAuthenticator(self._logins, self._passwords),
+            metrics=RequestMetrics.of_administrators(context.registry),
         )
 
-    def user_page(self, section: UserPageSettings) -> PageServer:
-        """Return the page of users with all its views."""
-        context, settings = self._context, self._context.settings
-        address_of = partial(section.address_of, domain=settings.own_models.domain)
-
+    def _user_area(self, section: UserPageSettings | None, digest: DigestSettings | None) -> Area:
+        """Return the mail of one address, for its user, and the pages behind the links of a digest."""
+        context, languages = self._context, USER_AREA.languages
+        area = USER_AREA
+        if digest:
+            held = self._held_mail(UserTeacher(DIGEST_SOURCE, self._runtime))
+            metrics = LinkMetrics(context.registry)
+            area = replace(
+                area,
+                languages=sorted(languages, key=lambda language: language != digest.language),
+                views=[LinkView(held, self._preferences, self._link_keys, metrics)],
+            )
+        if section is None:
+            return area
         teacher = UserTeacher(USER_PAGE_SOURCE, self._runtime)
-        held = self._held_mail(teacher)
+        address_of = self._address_of(section)
         mail = OwnMail(
             rows=self._rows,
             quarantined=self._parts.quarantine,
-            held=held,
             runtime=self._runtime,
             user_of=self._user_of,
             address_of=address_of,
         )
         views = [
             user_views.HeldView(mail),
-            user_views.MessagesView(mail, settings.remembers_envelopes),
-            user_views.MessageView(mail, held, teacher),
-            user_views.ListsView(self._lists),
+            user_views.MessagesView(mail, context.settings.remembers_envelopes),
+            user_views.MessageView(mail, self._held_mail(teacher), teacher),
+            ListsView(USER_PREFIX, self._lists),
             user_views.DigestView(self._preferences),
         ]
-        keys = LoginKeys(settings.model.name, "my")
-        renderer = PageRenderer(self._static_files.version, "nbstream.web.user", texts=USER_TEXTS)
-        sessions = UserSessions(context.client, keys, address_of)
-        metrics = UserPageMetrics(context.registry)
-        login = UserLogin(
+        authenticator = MailboxAuthenticator(
             server=make_login_server(section),
             links=self._link_keys,
-            sessions=sessions,
-            counts=AttemptCounts(context.client, keys),
+            counts=self._counts,
             address_of=address_of,
-            allow_from=self._section.allow_from,
-            bodies=self._bodies,
-            renderer=renderer,
-            metrics=metrics,
         )
-        return PageServer(
-            USER_AREA,
-            views,
-            login=login,
-            sessions=sessions,
-            bodies=self._bodies,
-            static_files=self._static_files,
-            renderer=renderer,
-            metrics=metrics,
-        )
-
-    def link_pages(self, section: DigestSettings) -> LinkPages:
-        """Return the pages behind the links of a digest."""
-        return LinkPages(
-            held=self._held_mail(UserTeacher(DIGEST_SOURCE, self._runtime)),
-            preferences=self._preferences,
-            keys=self._link_keys,
-            bodies=self._bodies,
-            renderer=PageRenderer(__version__, "nbstream.web.user", "link_templates", LINK_TEXTS),
-            metrics=LinkMetrics(self._context.registry),
-            languages=sorted(LINK_TEXTS, key=lambda language: language != section.language),
+        return replace(
+            area,
+            views=[*area.views, *views],
+            authenticator=authenticator,
+            metrics=RequestMetrics.of_users(context.registry),
         )
 
     def _held_mail(self, teacher: UserTeacher) -> HeldMail:

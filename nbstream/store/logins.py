@@ -1,4 +1,4 @@
-"""Who may log in to the page, and who has: one-time links, sessions, and how often a password was tried lately.
+"""Who may log in to the web interface, and who has: one-time links, sessions, and how often a password was tried.
 
 Rules: all processes see the same. A link and a session are 32 random bytes, which only their owner knows; Redis
 has their SHA-256. A link is used once and for ten minutes, a session ends after twelve hours whatever is done with
@@ -30,15 +30,17 @@ if TYPE_CHECKING:
 LINK_SECONDS = 600
 SESSION_SECONDS = 12 * 3600
 
+USER_ROLE = "user"
+"""The role of a user, who sees the mail of one address; the others are those of administrators."""
+
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 @dataclass(frozen=True, slots=True)
 class LoginKeys:
-    """The keys of the logins beside one model: those of administrators (``page``), or those of users (``my``)."""
+    """The keys of the logins beside one model."""
 
     model: str
-    area: str = "page"
 
     def link(self, token_hash: str) -> str:
         """A string: what a one-time link gives; it expires."""
@@ -53,14 +55,15 @@ class LoginKeys:
         return self._key(f"attempts:{source}")
 
     def _key(self, name: str) -> str:
-        return f"nbstream:{{{self.model}}}:{self.area}:{name}"
+        return f"nbstream:{{{self.model}}}:web:{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredLogin:
     """What a link or a session gives: a role, and a name for the history, until ``ends_at`` (Unix time).
 
-    ``password_proof`` is that of the password that began the session, empty where none did.
+    The name of a user (``USER_ROLE``) is their address. ``password_proof`` is that of the administrators' password
+    that began the session, empty where none did.
     """
 
     role: str
@@ -92,7 +95,7 @@ class PageSessionStore:
                 pipeline.get(key)
                 pipeline.delete(key)
                 stored, _ = await pipeline.execute()
-        return _read_login(stored)
+        return read_login(stored)
 
     async def create_session(self, role: str, name: str, password: str | None = None) -> str:
         """Return the token of a new session; ``password`` is the one that it begins with, None for a link."""
@@ -107,7 +110,7 @@ class PageSessionStore:
         if not is_token(token):
             return None
         with store_errors():
-            return _read_login(await self._client.get(self._keys.session(token_hash(token))))
+            return read_login(await self._client.get(self._keys.session(token_hash(token))))
 
     async def end_session(self, token: str) -> None:
         """End the session for all processes."""
@@ -135,7 +138,7 @@ def password_proof(token: str, password: str) -> str:
     return hmac.new(token.encode(), b"password " + password.encode(), hashlib.sha256).hexdigest()
 
 
-def _read_login(stored: Any) -> StoredLogin | None:
+def read_login(stored: Any) -> StoredLogin | None:
     """Return what is stored; None for nothing, and for what another program wrote."""
     if stored is None:
         return None

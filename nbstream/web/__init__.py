@@ -1,1 +1,1 @@
-"""The web pages: the administrator's page, the self-service page of users, signed links and the digest."""
+"""The web interface: views of all mail for administrators, and of the mail of one address for each user."""

@@ -11,7 +11,6 @@ import shutil
 import smtplib
 import tempfile
 from collections.abc import Iterable
-from importlib import resources
 from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,9 +20,6 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
 from nbstream.demo.mail import RECIPIENT, DemoMail, all_mail, labelled_mail
-from nbstream.web.admin.rendering import PageRenderer
-from nbstream.web.admin.requests import Page
-from nbstream.web.user.texts import LINK_TEXTS
 from nbstream.web.users.digest_mail import DigestRenderer
 from nbstream.web.users.links import LinkSigner
 from nbstream.web.users.settings import DigestSettings
@@ -97,29 +93,13 @@ def reduce_colors(image: Image.Image) -> Image.Image:
 
 
 def take_digest(browser: Browser) -> None:
-    """Write the pictures of a digest, and of the page behind one of its links."""
+    """Write the picture of a digest."""
     texts = DigestRenderer(DigestSettings(**SECTION), 30).render(DIGEST, LinkSigner(b"k" * 32), NOW)
-    values = {
-        "title": "title_release",
-        "text": "ask_release",
-        "message": DIGEST.messages[0],
-        "address": DIGEST.address,
-        "button": "do_release",
-        "fields": {},
-        "token": "",
-        "path": "",
-        "style_path": "",
-    }
-    renderer = PageRenderer("", "nbstream.web.user", "link_templates", LINK_TEXTS)
-    style = resources.files("nbstream.web.user").joinpath("link_templates/style.css").read_text()
     page = browser.new_page(viewport={"width": 700, "height": 100})
-    for name, html in (("digest", texts.html), ("digest-link", renderer.render(Page("link.html", values), None))):
-        page.set_content(html)
-        if name == "digest-link":
-            page.add_style_tag(content=style)
-        page.screenshot(path=FOLDER / f"{name}.png", full_page=True)
-        with Image.open(FOLDER / f"{name}.png") as image:
-            reduce_colors(image.convert("RGB")).save(FOLDER / f"{name}.png", optimize=True)
+    page.set_content(texts.html)
+    page.screenshot(path=FOLDER / "digest.png", full_page=True)
+    with Image.open(FOLDER / "digest.png") as image:
+        reduce_colors(image.convert("RGB")).save(FOLDER / "digest.png", optimize=True)
     page.close()
 
 

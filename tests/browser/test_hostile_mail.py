@@ -53,7 +53,7 @@ QUERIES = (
     ("/ui/teaching", "since", 400),
     ("/ui/teaching", "label", 400),
     ("/ui/teaching", "before", 400),
-    ("/ui/lists", "user", 400),
+    ("/ui/senders", "user", 400),
     ("/ui/tokens", "part", 200),
     ("/ui/undo", "actor source id", 200),
     ("/ui/undo", "since", 400),

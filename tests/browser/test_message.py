@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from nbstream.web.admin.rendering import format_probability
+from nbstream.web.rendering import format_probability
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site, check, open_site, teach
 from tests.browser.visitor import NARROW, Look, Visitor

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from nbstream.daemon import config
 from nbstream.daemon.assembly.store import open_running_redis
-from nbstream.store.logins import LoginKeys
+from nbstream.store.logins import USER_ROLE, LoginKeys, PageSessionStore
 from nbstream.store.model.keys import ModelKeys
-from nbstream.web.user.login import USER_AREA, UserSessions
+from nbstream.web.areas import USER_AREA
 from nbstream.web.users.links import LinkKeys, LinkPurpose, SignedLink
 from tests.browser.site import Site, run_aside
 
@@ -28,8 +28,8 @@ def log_user_in(site: Site, visitor: Visitor, address: str) -> None:
     async def begin() -> str:
         settings = config.load_settings(site.config)
         async with open_running_redis(settings) as clients:
-            keys = LoginKeys(settings.model.name, "my")
-            return await UserSessions(clients.client, keys, lambda name: name).begin(address)
+            store = PageSessionStore(clients.client, LoginKeys(settings.model.name))
+            return await store.create_session(USER_ROLE, address)
 
     visitor.use_session(site.origin, run_aside(begin()), USER_AREA)
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
 
-from nbstream.web.admin.requests import ADMIN_AREA, PageArea
-from nbstream.web.admin.responses import cookie_name
+from nbstream.web.areas import ADMIN_AREA, Area
+from nbstream.web.responses import cookie_name
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, Page, Playwright, Request, Response
@@ -77,7 +77,7 @@ class Visitor:
         self.page.on("requestfailed", self._note_failure)
         self.page.on("response", self._note_response)
 
-    def use_session(self, origin: str, token: str, area: PageArea = ADMIN_AREA) -> None:
+    def use_session(self, origin: str, token: str, area: Area = ADMIN_AREA) -> None:
         """Take the cookie of a session of the page at ``origin``, as the login would set it."""
         address = urlsplit(origin)
         self._context.add_cookies(

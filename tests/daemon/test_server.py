@@ -24,8 +24,8 @@ from nbstream.server.runtime import Runtime
 from nbstream.settings.values import Section
 from nbstream.store.logins import LoginKeys, PageSessionStore
 from nbstream.store.model.model import Model
-from nbstream.web.admin.requests import ADMIN_AREA
-from nbstream.web.admin.responses import cookie_name
+from nbstream.web.areas import ADMIN_AREA
+from nbstream.web.responses import cookie_name
 from tests.harness.filters import PRIZE
 from tests.harness.http_listener import free_socket
 

@@ -19,9 +19,9 @@ from nbstream.store.settings import MemorySettings
 from nbstream.web.admin.message_view import MessageLookups, MessageView
 from nbstream.web.admin.messages_view import MessagesView
 from nbstream.web.admin.quarantine_view import PageQuarantine
-from nbstream.web.admin.rendering import PageRenderer
-from nbstream.web.admin.requests import Answer, Page, PageRequest, Session, View
 from nbstream.web.admin.teaching_view import TeachingView
+from nbstream.web.rendering import PageRenderer
+from nbstream.web.requests import Answer, Page, PageRequest, Session, View
 from tests.fuzz.page_elements import assert_own_elements
 
 TIME = 1_800_000_000.0

@@ -6,7 +6,7 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.mail.message import Message
 from nbstream.policy.sender_lists import MessageSender
 from nbstream.server.message_service import MessageHandler
-from nbstream.store.logins import LoginKeys
-from nbstream.web.admin.login import csrf_token
-from nbstream.web.admin.responses import cookie_name
-from nbstream.web.user.login import USER_AREA, UserSessions
+from nbstream.store.logins import USER_ROLE, LoginKeys, PageSessionStore
+from nbstream.web.areas import USER_AREA
+from nbstream.web.responses import cookie_name
+from nbstream.web.sessions import csrf_token
 from tests.harness.http_listener import RunningHttpListener, open_http
 from tests.harness.letters import letters
 from tests.harness.mail_server import MailServer, open_mail_server
@@ -51,12 +51,6 @@ class UserSite:
     quarantine: Quarantine
     mail_server: MailServer
     client: Redis
-    keys: LoginKeys = field(default_factory=lambda: LoginKeys("default", "my"))
-
-    @property
-    def sessions(self) -> UserSessions:
-        """The sessions of users."""
-        return UserSessions(self.client, self.keys, lambda name: name)
 
     @asynccontextmanager
     async def browser(self, address: str | None = None, **fields: str) -> AsyncIterator[UserBrowser]:
@@ -66,7 +60,9 @@ class UserSite:
         async with aiohttp.ClientSession(cookie_jar=jar, timeout=timeout) as session:
             browser = UserBrowser(session, self.http.address, **fields)
             if address is not None:
-                browser.use_session(await self.sessions.begin(address))
+                browser.use_session(
+                    await PageSessionStore(self.client, LoginKeys("default")).create_session(USER_ROLE, address)
+                )
             yield browser
 
     async def teach(self, count: int = 40) -> None:

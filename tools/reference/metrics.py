@@ -26,9 +26,8 @@ from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.policy.thresholds import FalsePositiveBudget, PrequentialScores, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.mirror.mirror import Mirror
-from nbstream.web.admin.metrics import PageMetrics
+from nbstream.web.metrics import RequestMetrics
 from nbstream.web.user.links import LinkMetrics
-from nbstream.web.user.login import UserPageMetrics
 from nbstream.web.users.digests import DigestMetrics
 from tools.reference.markup import NOTICE, Undocumented, definitions, plain
 
@@ -79,8 +78,8 @@ def metrics() -> list[ExportedMetric]:
     mirror = cast("Mirror", _LoadedModel())
     policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
     daemon = DaemonMetrics.create(PYTHON)
-    PageMetrics(daemon.registry)
-    UserPageMetrics(daemon.registry)
+    RequestMetrics.of_administrators(daemon.registry)
+    RequestMetrics.of_users(daemon.registry)
     DigestMetrics(daemon.registry)
     LinkMetrics(daemon.registry)
     SpoolMetrics(daemon.registry)

@@ -2,7 +2,7 @@
 
 Rules: a request with an ``Origin`` field is refused, because a page in a browser could post to loopback; other
 origins get no permission (no CORS). The pages, such as that below ``/ui/``, have their own rules
-(``nbstream.web.admin.server``). The answer to a request that fails does not say why.
+(``nbstream.web.server``). The answer to a request that fails does not say why.
 """
 
 from __future__ import annotations

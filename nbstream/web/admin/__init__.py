@@ -1,1 +1,1 @@
-"""The page: what the filter does, why, and how to put it right, in a browser."""
+"""The views of administrators (``/ui/``): they are about all mail."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nbstream.filter import FeedbackOutcome
-from nbstream.web.admin.rendering import format_probability
+from nbstream.web.rendering import format_probability
 
 if TYPE_CHECKING:
     from nbstream.filter import Check, FeedbackResult

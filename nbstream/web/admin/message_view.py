@@ -26,12 +26,12 @@ from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import are_private
 from nbstream.tokens.tokens import Tokens
 from nbstream.web.admin.charts import log_odds, probability
-from nbstream.web.admin.forms import read_selected_ids
 from nbstream.web.admin.lesson_sentences import describe_lesson
 from nbstream.web.admin.quarantine_view import GONE, readable_quarantine
-from nbstream.web.admin.rendering import format_probability
-from nbstream.web.admin.requests import Page, PageRefused, PageRoute, Redirect, View
 from nbstream.web.admin.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, ticks_between
+from nbstream.web.forms import read_selected_ids
+from nbstream.web.rendering import format_probability
+from nbstream.web.requests import Page, PageRefused, PageRoute, Redirect, View
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from nbstream.store.recent.message_rows import MessageRow
     from nbstream.web.admin.messages_view import FindRows
     from nbstream.web.admin.quarantine_view import PageQuarantine, QuarantinedMail
-    from nbstream.web.admin.requests import Answer, PageRequest
+    from nbstream.web.requests import Answer, PageRequest
 
 
 # The drawing of an explanation: which bars, which axis, and where on it the thresholds are.
@@ -200,7 +200,7 @@ class MessageView(View):
         }
         if record:
             values |= _explain(record)
-        return Page("message.html", values)
+        return Page("admin/message.html", values)
 
     def _lessons(self) -> Sequence[str]:
         """Return the actions that teach a message, or take back what it was taught as."""
@@ -258,7 +258,7 @@ class MessageView(View):
                 results[message_id] = error_problem(error).detail
                 if isinstance(error, StoreUnavailable):
                     break
-        return Page("lesson_results.html", {"results": results, "rows": await self._lookups.rows(ids)})
+        return Page("admin/lesson_results.html", {"results": results, "rows": await self._lookups.rows(ids)})
 
     async def _reinforce(self, message_id: str, label: str, request: PageRequest) -> FeedbackResult | None:
         """Reinforce the label, unless the message was taught since the form was made: then return None.

@@ -7,7 +7,6 @@ meanwhile moves nothing.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,8 @@ from nbstream.store.recent.message_rows import (
     address_matches,
 )
 from nbstream.store.recent.row_search import Direction, RowFilter
-from nbstream.web.admin.forms import read_address
-from nbstream.web.admin.requests import Answer, Page, PageRequest, PageRoute, View
+from nbstream.web.forms import read_address, read_position
+from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
     from nbstream.store.recent.row_search import RowPage, RowSearch
@@ -114,7 +113,7 @@ class MessagesView(View):
             page = await self._rows.search(query.wanted)
         older, newer = _paging_links(query, page)
         return Page(
-            "messages.html",
+            "admin/messages.html",
             {
                 "messages": page.rows,
                 "recipients": {row.id: _shown_recipient(row, query.wanted.recipient) for row in page.rows},
@@ -200,15 +199,3 @@ def _read_time(filters: dict[str, str], name: str, problems: list[str]) -> float
         problems.append("A time was not understood and is left out. Write it as 2026-11-23T14:30.")
         filters[name] = ""
         return None
-
-
-def read_position(value: str) -> RowPosition | None:
-    """Return the position that a link names, None for anything else."""
-    at, separator, message_id = value.partition("_")
-    try:
-        checked_at = float(at)
-    except ValueError:
-        return None
-    if not separator or not message_id or not math.isfinite(checked_at):
-        return None
-    return RowPosition(checked_at, message_id[:_MAX_ID_LENGTH])

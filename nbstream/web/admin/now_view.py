@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.web.admin.activity import DAY_SECONDS, MESSAGE_CLASSES, ActivityRow, in_steps
 from nbstream.web.admin.charts import Bar, draw_activity
-from nbstream.web.admin.requests import PREFIX, Answer, Page, PageRequest, PageRoute, View
+from nbstream.web.areas import PREFIX
+from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -112,7 +113,7 @@ class NowView(View):
             "lag_seconds": self._mirror.lag_seconds,
             **activity_values(self._activity.rows_until(now), now.at, span),
         }
-        return Page("now.html", values)
+        return Page("admin/now.html", values)
 
 
 def _span_of(request: PageRequest) -> ActivitySpan:

@@ -27,9 +27,9 @@ from nbstream.server.http.responses import error_problem
 from nbstream.server.message_service import is_request_error
 from nbstream.server.quarantine_release import QuarantineReleaser, shown_text
 from nbstream.store.recent.message_rows import OutcomeKind, address_matches
-from nbstream.web.admin.forms import read_address, read_selected_ids
 from nbstream.web.admin.lesson_sentences import describe_lesson
-from nbstream.web.admin.requests import Page, PageRefused, PageRoute, View
+from nbstream.web.forms import read_address, read_selected_ids
+from nbstream.web.requests import Page, PageRefused, PageRoute, View
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nbstream.server.message_service import MessageHandler
     from nbstream.server.quarantine_release import ShownText
     from nbstream.web.admin.messages_view import FindRows
-    from nbstream.web.admin.requests import Answer, PageRequest
+    from nbstream.web.requests import Answer, PageRequest
 
 
 # The list of the quarantine: filtered by addresses, ordered by time or by P(spam), a page at a time.
@@ -446,7 +446,7 @@ class QuarantineView(View):
             "selects_all": request.query.get("select") == "all",
             "is_used": self._quarantine.is_used(),
         }
-        return Page("quarantine.html", values)
+        return Page("admin/quarantine.html", values)
 
     async def _change(self, request: PageRequest) -> Answer:
         if request.form_value("action") == "delete_matching":
@@ -464,10 +464,12 @@ class QuarantineView(View):
                 results = [await self._quarantine.delete(mail, actor) for mail in mails.values()]
             case "delete":
                 rows = await self._quarantine.subjects(list(mails.values()))
-                return Page("quarantine_delete.html", {"rows": rows, "gone": gone, "found": 0})
+                return Page("admin/quarantine_delete.html", {"rows": rows, "gone": gone, "found": 0})
             case _:
                 raise PageRefused(400, "Nothing was changed: the quarantine has no such action.")
-        return Page("quarantine_results.html", {"results": [*results, *gone], "rows": await self._find_rows(ids)})
+        return Page(
+            "admin/quarantine_results.html", {"results": [*results, *gone], "rows": await self._find_rows(ids)}
+        )
 
     async def _delete_matching(self, request: PageRequest) -> Answer:
         """Delete all that the filters find, of what there was when this was asked; ``MAX_READ`` at most."""
@@ -479,7 +481,7 @@ class QuarantineView(View):
             found, until = await self._quarantine.find_until(query, fields["until"])
         if request.form_value("confirmed") != "yes" or not fields["until"]:
             values = {"gone": (), "rows": (), "found": len(found), "most": MAX_READ}
-            return Page("quarantine_delete.html", {**values, "filters": filters, "until": until})
+            return Page("admin/quarantine_delete.html", {**values, "filters": filters, "until": until})
         results, stop = [], time.monotonic() + _SECONDS
         for mail in found:
             if time.monotonic() >= stop:
@@ -487,7 +489,7 @@ class QuarantineView(View):
             results.append(await self._quarantine.delete(mail, request.session.name))
         failed = [result for result in results if not result.is_done]
         values = {"results": failed, "rows": {}, "deleted": len(results) - len(failed)}
-        return Page("quarantine_results.html", {**values, "left": len(found) - len(results)})
+        return Page("admin/quarantine_results.html", {**values, "left": len(found) - len(results)})
 
     async def _release_all(
         self, mails: Sequence[QuarantinedMail], actor: str, *, again: bool

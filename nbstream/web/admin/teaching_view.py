@@ -24,7 +24,7 @@ from nbstream.policy.verdict import Verdict
 from nbstream.server.moments import parse_moment
 from nbstream.store.model.history import UNDO_SOURCE, HistoryChange, HistorySelection, is_stream_id
 from nbstream.web.admin.charts import Bar, draw_activity
-from nbstream.web.admin.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
+from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -288,7 +288,7 @@ class TeachingView(View):
         listed = {change.message_key for change in (*page, *summary.contradictions[:MAX_LISTED], *disputed)}
         listed |= {suspect.message_key for suspect in suspects[:MAX_LISTED]}
         return Page(
-            "teaching.html",
+            "admin/teaching.html",
             {
                 "rows": await self._find_rows(listed),
                 "wanted": wanted,

@@ -22,7 +22,7 @@ from nbstream.evaluation.threshold_report import (
 from nbstream.evaluation.tuning import score_classes
 from nbstream.policy.verdict import format_threshold
 from nbstream.web.admin.charts import Frame, Scale, coordinate, log_odds, tick_label
-from nbstream.web.admin.requests import Page, PageRefused, PageRequest, PageRoute, View
+from nbstream.web.requests import Page, PageRefused, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
     from nbstream.evaluation.tuning import ScoreClass
@@ -72,7 +72,7 @@ class ThresholdsView(View):
         )
         counts = tuning.present.error_counts
         return Page(
-            "thresholds.html",
+            "admin/thresholds.html",
             {
                 "model": self._model,
                 "counts": counts,

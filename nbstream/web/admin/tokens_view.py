@@ -17,7 +17,7 @@ from nbstream.bayes.clues import TokenVote, top_tokens
 from nbstream.bayes.counts import CLASSES
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import are_private
-from nbstream.web.admin.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
+from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
     from nbstream.bayes.clues import NamedCounts
@@ -64,7 +64,7 @@ class TokensView(View):
         size = self._vocabulary_size()
         found = await self._find(part) if 0 < size <= MAX_TOKENS else {}
         return Page(
-            "tokens.html",
+            "admin/tokens.html",
             {
                 "part": part,
                 "size": size,

@@ -19,8 +19,8 @@ from nbstream.filter.undo import UndoOutcome, undo_changes
 from nbstream.logs import event_fields
 from nbstream.server.http.access import Role
 from nbstream.store.undo import TooManyChanges, selected_changes
-from nbstream.web.admin.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 from nbstream.web.admin.teaching_view import MILLISECOND, ChangeSelection, form_time
+from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 
 if TYPE_CHECKING:
     from nbstream.filter.undo import ChangeOutcome
@@ -79,8 +79,8 @@ class UndoView(View):
             try:
                 values |= await self._preview_values(wanted)
             except PageRefused as refused:  # said beside the form, which keeps what was written
-                return Page("undo.html", values | {"problem": refused.text}, refused.status)
-        return Page("undo.html", values)
+                return Page("admin/undo.html", values | {"problem": refused.text}, refused.status)
+        return Page("admin/undo.html", values)
 
     async def _preview_values(self, wanted: ChangeSelection) -> dict[str, object]:
         """Return what the template says of an undo. Raises ``PageRefused``."""

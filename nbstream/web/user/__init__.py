@@ -1,1 +1,1 @@
-"""The page of users (``/my/``): each sees what was held back and checked for him alone, and says what it is."""
+"""The views of users (``/my/``), and the pages behind mailed links: they are about the mail of one address."""

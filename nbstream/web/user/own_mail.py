@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nbstream.server.runtime import Runtime
     from nbstream.store.recent.message_rows import MessageRow, RowPosition
     from nbstream.store.recent.row_search import RowSearch
-    from nbstream.web.users.held_mail import HeldMail, HeldMessage, UserOf
+    from nbstream.web.users.held_mail import HeldMessage, UserOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,6 @@ class OwnMail:
 
     rows: RowSearch
     quarantined: Quarantine
-    held: HeldMail
     runtime: Callable[[], Runtime]
     user_of: UserOf
     address_of: Callable[[str], str | None]
@@ -108,10 +107,6 @@ class OwnMail:
         rows = await self.rows.rows([message_id])
         row = rows.get(message_id)
         return await self._own(address, row) if row and self._is_of(row, address) else None
-
-    async def find_held(self, address: str, message_id: str) -> HeldMessage | None:
-        """Return a message that waits for the user; None where none does. Raises ``InputError``."""
-        return await self.held.find(address, message_id)
 
     async def label(self, address: str, message_id: str) -> str | None:
         """Return what the user themselves has called the message. Raises ``StoreUnavailable``."""

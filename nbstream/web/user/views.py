@@ -1,64 +1,73 @@
-"""The views of the page of users: what waits, what was checked lately, one message, senders, and the digest.
+"""The views of users: what is held back, what was checked lately, one message, and the digest.
 
 Rules: a message of somebody else, one that is forgotten and one that never was are the same to the user. What
 they teach has their address as its actor, and goes where the lessons of users go. They release to themselves
-alone, and change their own sender list alone, in which they name addresses and domains. Networks, and patterns
-that are compared with each message one by one, are for administrators.
+alone.
 """
 
 from __future__ import annotations
 
-import logging
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from nbstream.logs import event_fields
-from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.lesson_source import Reinforcement
-from nbstream.policy.sender_lists import ListKind, list_owner
 from nbstream.server.api_json import is_message_id
-from nbstream.web.admin.messages_view import read_position
 from nbstream.web.admin.quarantine_view import readable_quarantine
-from nbstream.web.admin.requests import Page, PageRefused, PageRoute, Redirect, View
-from nbstream.web.user.login import PREFIX
-from nbstream.web.user.texts import TEXTS
+from nbstream.web.areas import USER_PREFIX
+from nbstream.web.forms import read_position
+from nbstream.web.requests import Page, PageRefused, PageRoute, Redirect, View
+from nbstream.web.texts import TEXTS
 from nbstream.web.users.held_mail import HeldOutcome
 from nbstream.web.users.sentences import describe
 
 if TYPE_CHECKING:
-    from nbstream.store.sender_lists import StoredSenderLists
-    from nbstream.web.admin.requests import Answer, PageRequest
+    from nbstream.web.requests import Answer, PageRequest
     from nbstream.web.user.own_mail import OwnMail
-    from nbstream.web.users.held_mail import HeldMail, UserTeacher
+    from nbstream.web.users.held_mail import HeldMail, HeldMessage, UserTeacher
     from nbstream.web.users.preferences import UserPreferences
 
-_MESSAGES_PATH, _DIGEST_PATH, _SENDERS_PATH = "/my/messages", "/my/digest", "/my/senders"
-_HELD_SHOWN = 50
-_MESSAGES_SHOWN = 25
+_MESSAGES_PATH, _DIGEST_PATH = "/my/messages", "/my/digest"
+_SHOWN = 25
 _LABELS = ("spam", "ham")
 _RELEASE = "release"
-_RETURN_PATHS: Mapping[str, str] = {"held": PREFIX, "messages": _MESSAGES_PATH}
+_RETURN_PATHS: Mapping[str, str] = {"held": USER_PREFIX, "messages": _MESSAGES_PATH}
 
-_log = logging.getLogger(__name__)
+
+async def _why(
+    mail: OwnMail, address: str, message_id: str, language: str, label: str | None = None
+) -> Sequence[str]:
+    """Return why a message of the user was called what it was; nothing where too little is remembered."""
+    own = await mail.explain(address, message_id)
+    return describe(own.explanation, label, language, is_corrected=own.is_corrected) if own else ()
 
 
 class HeldView(View):
-    """``/my/``: what waits in the quarantine for the user; the view of a message does what its buttons say."""
+    """``/my/``: what is held back for the user; the view of a message does what its buttons say."""
 
-    navigation = (PREFIX, "held")
+    navigation = (USER_PREFIX, "held")
 
     def __init__(self, mail: OwnMail) -> None:
         self._mail = mail
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the route of the list."""
-        return (PageRoute("GET", PREFIX, self._list),)
+        return (PageRoute("GET", USER_PREFIX, self._list),)
 
     async def _list(self, request: PageRequest) -> Answer:
+        address, language = request.session.name, request.language
         with readable_quarantine():
-            messages = await self._mail.waiting(request.session.name, _HELD_SHOWN + 1)
-        return Page("held.html", {"messages": messages[:_HELD_SHOWN], "has_more": len(messages) > _HELD_SHOWN})
+            messages = await self._mail.waiting(address, _SHOWN + 1)
+
+        async def why(message: HeldMessage) -> str:
+            if message.by_list:
+                return TEXTS[language]["why_list"]
+            return " ".join((await _why(self._mail, address, message.id, language))[:2])
+
+        reasons = await asyncio.gather(*map(why, messages[:_SHOWN]))
+        values = {"held": list(zip(messages, reasons, strict=False)), "has_more": len(messages) > _SHOWN}
+        return Page("user/held.html", values)
 
 
 class MessagesView(View):
@@ -76,17 +85,15 @@ class MessagesView(View):
 
     async def _list(self, request: PageRequest) -> Answer:
         position = read_position(request.query.get("older", ""))
-        page = await self._mail.checked(request.session.name, position, _MESSAGES_SHOWN)
+        page = await self._mail.checked(request.session.name, position, _SHOWN)
         older = page.older and urlencode({"older": f"{page.older.checked_at!r}_{page.older.id}"})
-        return Page(
-            "messages.html",
-            {
-                "messages": page.messages,
-                "has_envelopes": self._has_envelopes,
-                "older": f"{_MESSAGES_PATH}?{older}" if older else "",
-                "newest": _MESSAGES_PATH if position else "",
-            },
-        )
+        values = {
+            "messages": page.messages,
+            "has_envelopes": self._has_envelopes,
+            "older": f"{_MESSAGES_PATH}?{older}" if older else "",
+            "newest": _MESSAGES_PATH if position else "",
+        }
+        return Page("user/messages.html", values)
 
 
 class MessageView(View):
@@ -105,17 +112,14 @@ class MessageView(View):
     async def _show(self, request: PageRequest) -> Answer:
         address, message_id = request.session.name, _read_id(request)
         with readable_quarantine():
-            held = await self._mail.find_held(address, message_id)
+            held = await self._held.find(address, message_id)
         checked = await self._mail.find(address, message_id)
         if held is None and checked is None:
             raise _no_such_message()
-        own = await self._mail.explain(address, message_id)
         label = await self._mail.label(address, message_id)
-        sentences: Sequence[str] = ()
-        if own:
-            sentences = describe(own.explanation, label, request.language, is_corrected=own.is_corrected)
+        sentences = await _why(self._mail, address, message_id, request.language, label)
         values = {"id": message_id, "held": held, "checked": checked, "label": label, "sentences": sentences}
-        return Page("message.html", values)
+        return Page("user/message.html", values)
 
     async def _change(self, request: PageRequest) -> Answer:
         address, message_id, action = request.session.name, _read_id(request), request.form_value("action")
@@ -126,7 +130,7 @@ class MessageView(View):
         else:
             flash = await self._learn(address, message_id, action)
         is_gone = flash == f"released_{HeldOutcome.DONE}"  # perhaps nothing else is known of it
-        own_path = PREFIX if is_gone else f"{_MESSAGES_PATH}/{message_id}"
+        own_path = USER_PREFIX if is_gone else f"{_MESSAGES_PATH}/{message_id}"
         path = _RETURN_PATHS.get(request.form_value("then"), own_path)
         return Redirect(path, TEXTS[request.language][flash])
 
@@ -159,46 +163,6 @@ def _no_such_message() -> PageRefused:
     return PageRefused(404, "no such message")
 
 
-class ListsView(View):
-    """``/my/senders``."""
-
-    navigation = (_SENDERS_PATH, "lists")
-
-    def __init__(self, lists: StoredSenderLists) -> None:
-        self._lists = lists
-
-    def routes(self) -> Iterable[PageRoute]:
-        """Return the routes of the view."""
-        return PageRoute("GET", _SENDERS_PATH, self._show), PageRoute("POST", _SENDERS_PATH, self._change)
-
-    async def _show(self, request: PageRequest) -> Answer:
-        entries = await self._lists.entries(list_owner(request.session.name))
-        by_kind = {str(kind): [entry for entry in entries if entry.kind is kind] for kind in ListKind}
-        return Page("lists.html", {"by_kind": by_kind})
-
-    async def _change(self, request: PageRequest) -> Answer:
-        address, sender = request.session.name, _read_sender(request)
-        match request.form_value("action"):
-            case "remove":
-                change = await self._lists.remove(list_owner(address), sender)
-            case "allow" | "block" as kind:
-                change = await self._lists.add(list_owner(address), ListKind(kind), sender, address)
-            case _:
-                raise PageRefused(400, "no such action")
-        _log.info("page: a user changed his sender list", extra=event_fields(user=address, change=str(change)))
-        return Redirect(_SENDERS_PATH, TEXTS[request.language][f"list_{change}"])
-
-
-def _read_sender(request: PageRequest) -> SenderPattern:
-    try:
-        pattern = SenderPattern.parse(request.form_value("sender"))
-    except ValueError:
-        raise PageRefused(400, "no sender") from None
-    if pattern.is_searched:
-        raise PageRefused(400, "no sender for users")
-    return pattern
-
-
 class DigestView(View):
     """``/my/digest``."""
 
@@ -212,11 +176,11 @@ class DigestView(View):
         return PageRoute("GET", _DIGEST_PATH, self._show), PageRoute("POST", _DIGEST_PATH, self._change)
 
     async def _show(self, request: PageRequest) -> Answer:
-        return Page("digest.html", {"is_on": await self._preferences.wants_digest(request.session.name)})
+        return Page("user/digest.html", {"is_on": await self._preferences.wants_digest(request.session.name)})
 
     async def _change(self, request: PageRequest) -> Answer:
         wanted = request.form_value("digest")
         if wanted not in {"on", "off"}:
             raise PageRefused(400, "no such choice")
         await self._preferences.set_digest(request.session.name, wanted=wanted == "on")
-        return Redirect(_DIGEST_PATH, TEXTS[request.language][f"digest_is_{wanted}"])
+        return Redirect(_DIGEST_PATH)

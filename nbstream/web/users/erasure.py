@@ -7,16 +7,14 @@ mail.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.policy.lesson_source import user_of_actor
 from nbstream.policy.sender_lists import list_owner
 from nbstream.store.erasure import erase_lessons, erase_remembered
-from nbstream.store.logins import LoginKeys
+from nbstream.store.logins import USER_ROLE, LoginKeys, read_login
 from nbstream.store.model.scan import scan_keys
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.store.redis_errors import readable_replies, store_errors
@@ -123,12 +121,10 @@ class UserErasure:
     async def _erase_sessions(self, is_theirs: Callable[[str], bool], *, erase: bool) -> int:
         client, count = self.common.client, 0
         with store_errors(), readable_replies():
-            async for keys in scan_keys(client, LoginKeys(self.common.keys.model, "my").session("*")):
+            async for keys in scan_keys(client, LoginKeys(self.common.keys.model).session("*")):
                 for key, stored in zip(keys, await client.mget(keys), strict=True):
-                    name = None
-                    with suppress(ValueError, TypeError, LookupError):  # ended, or another program wrote it
-                        name = json.loads(stored or "")["name"]
-                    if isinstance(name, str) and is_theirs(name):
+                    login = read_login(stored)
+                    if login and login.role == USER_ROLE and is_theirs(login.name):
                         count += 1
                         if erase:
                             await client.unlink(key)

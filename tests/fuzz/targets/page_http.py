@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from redis.asyncio import Redis
 
@@ -17,22 +18,17 @@ from nbstream.server.http.bodies import BodyReader
 from nbstream.server.http.listener import HttpListener
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.logins import AttemptCount, AttemptCounts, LoginKeys, PageSessionStore, StoredLogin, is_token
-from nbstream.web.admin.forms import MAX_FORM_BYTES
-from nbstream.web.admin.login import AdminLogin, PageSessions, csrf_token, sign
-from nbstream.web.admin.metrics import PageMetrics
-from nbstream.web.admin.rendering import PageRenderer
-from nbstream.web.admin.requests import (
-    ADMIN_AREA,
-    Answer,
-    Page,
-    PageRequest,
-    PageRoute,
-    Redirect,
-    View,
-)
-from nbstream.web.admin.responses import SECURITY_FIELDS
-from nbstream.web.admin.server import PageServer
-from nbstream.web.admin.static_files import load_static_files
+from nbstream.web.admin.login import AdminAuthenticator
+from nbstream.web.areas import ADMIN_AREA
+from nbstream.web.forms import MAX_FORM_BYTES
+from nbstream.web.login import Login
+from nbstream.web.metrics import RequestMetrics
+from nbstream.web.rendering import PageRenderer
+from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, Redirect, View
+from nbstream.web.responses import SECURITY_FIELDS
+from nbstream.web.server import WebServer
+from nbstream.web.sessions import Sessions, csrf_token, sign
+from nbstream.web.static_files import load_static_files
 from tests.fuzz.http_exchange import HttpExchange, framed
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.target import FuzzTarget
@@ -101,26 +97,17 @@ class _View(View):
 def _start() -> HttpExchange:
     passwords, static_files, sessions = Passwords("one", "two"), load_static_files(), _Sessions()
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
-    renderer, metrics = PageRenderer(static_files.version), PageMetrics(MetricsRegistry())
-    login = AdminLogin(
-        store=sessions,
-        passwords=PasswordCheck(passwords),
-        counts=_Counts(),
-        allow_from=(),
-        bodies=bodies,
-        renderer=renderer,
-        metrics=metrics,
-    )
-    page = PageServer(
+    renderer = PageRenderer(static_files.version)
+    area = replace(
         ADMIN_AREA,
-        [_View()],
-        login=login,
-        sessions=PageSessions(sessions, passwords),
-        bodies=bodies,
-        static_files=static_files,
-        renderer=renderer,
-        metrics=metrics,
+        views=[_View()],
+        authenticator=AdminAuthenticator(sessions, PasswordCheck(passwords)),
+        metrics=RequestMetrics.of_administrators(MetricsRegistry()),
     )
+    login = Login(
+        sessions=Sessions(sessions, passwords), counts=_Counts(), allow_from=(), bodies=bodies, renderer=renderer
+    )
+    page = WebServer([area], login=login, bodies=bodies, static_files=static_files, renderer=renderer)
     return HttpExchange(asyncio.Runner(), HttpListener((), pages=[page]))
 
 

@@ -6,10 +6,10 @@ from contextlib import suppress
 
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.message_rows import MessageRow
-from nbstream.web.admin.forms import MAX_FORM_FIELDS, read_form, read_query
-from nbstream.web.admin.rendering import PageRenderer
-from nbstream.web.admin.requests import Page, PageRefused, PageRequest
 from nbstream.web.admin.teaching_view import ChangeSelection
+from nbstream.web.forms import MAX_FORM_FIELDS, read_form, read_query
+from nbstream.web.rendering import PageRenderer
+from nbstream.web.requests import Page, PageRefused, PageRequest
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.shown_records import SESSION, TIME, show_changes, show_row
 from tests.fuzz.target import FuzzTarget
@@ -45,7 +45,7 @@ def _check_pages(request: PageRequest, selection: ChangeSelection, text: str) ->
     )
     with suppress(PageRefused):
         show_changes((), request)
-    page = Page("undo.html", {"wanted": selection, "problem": "", "may_undo": True, "outcomes": None})
+    page = Page("admin/undo.html", {"wanted": selection, "problem": "", "may_undo": True, "outcomes": None})
     assert_own_elements(_renderer.render(page, request, path=text))
 
 

@@ -11,9 +11,9 @@ from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import FalsePositiveBudget, PrequentialScores, ThresholdPolicy
 from nbstream.policy.verdict import ModelState
-from nbstream.web.admin.rendering import PageRenderer
-from nbstream.web.admin.requests import Page, PageRequest, PageRoute
 from nbstream.web.admin.thresholds_view import ThresholdsView
+from nbstream.web.rendering import PageRenderer
+from nbstream.web.requests import Page, PageRequest, PageRoute
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.shown_records import SESSION
 from tests.fuzz.target import FuzzTarget

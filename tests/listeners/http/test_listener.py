@@ -28,7 +28,7 @@ from nbstream.server.http.listener import (
     last_segment,
     metrics_route,
 )
-from nbstream.web.admin.forms import FORM_TYPE
+from nbstream.web.forms import FORM_TYPE
 from tests.harness.http_listener import PRIZE, free_socket, open_http
 
 WRONG = {"Password": "wrong"}

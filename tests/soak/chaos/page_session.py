@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from http.cookies import SimpleCookie
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from nbstream.web.admin.login import csrf_token
+from nbstream.web.sessions import csrf_token
 from tests.soak.chaos.http_client import HttpHead, ask
 from tests.soak.chaos.journal import FeedbackOutcome, Journal
 from tests.soak.chaos.site import Host
@@ -26,7 +26,7 @@ VIEWS = (
     "/ui/undo",
     "/ui/tokens",
     "/ui/quarantine",
-    "/ui/lists",
+    "/ui/senders",
 )
 _LINK = re.compile(r'href="(/ui/[^"]*)"')
 _HIDDEN_FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')

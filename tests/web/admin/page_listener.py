@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -18,14 +18,17 @@ from nbstream.server.http.bodies import BodyReader
 from nbstream.server.http.listener import HttpListener
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
-from nbstream.web.admin.forms import MAX_FORM_BYTES
-from nbstream.web.admin.login import AdminLogin, PageSessions, csrf_token
-from nbstream.web.admin.metrics import PageMetrics
-from nbstream.web.admin.rendering import PageRenderer
-from nbstream.web.admin.requests import ADMIN_AREA, View
-from nbstream.web.admin.responses import cookie_name
-from nbstream.web.admin.server import PageServer
-from nbstream.web.admin.static_files import load_static_files
+from nbstream.web.admin.login import AdminAuthenticator
+from nbstream.web.areas import ADMIN_AREA
+from nbstream.web.forms import MAX_FORM_BYTES
+from nbstream.web.login import Login
+from nbstream.web.metrics import RequestMetrics
+from nbstream.web.rendering import PageRenderer
+from nbstream.web.requests import View
+from nbstream.web.responses import cookie_name
+from nbstream.web.server import WebServer
+from nbstream.web.sessions import Sessions, csrf_token
+from nbstream.web.static_files import load_static_files
 from tests.harness.http_listener import free_socket
 from tests.harness.waiting import DEADLINE_SECONDS
 
@@ -109,47 +112,35 @@ class PageListener:
             yield browser
 
 
-def make_page_server(
+def make_web_server(
     client: Redis,
     *views: View,
     passwords: Passwords = Passwords(),  # noqa: B008 - frozen
     registry: MetricsRegistry | None = None,
-) -> PageServer:
-    """Return a page of these views."""
-    store = PageSessionStore(client, LoginKeys(MODEL))
+) -> WebServer:
+    """Return a server with these views for administrators."""
+    store, counts = PageSessionStore(client, LoginKeys(MODEL)), AttemptCounts(client, LoginKeys(MODEL))
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
-    counts = AttemptCounts(client, LoginKeys(MODEL))
-    sessions = PageSessions(store, passwords)
-    observer = PageMetrics(registry or MetricsRegistry())
-    login = AdminLogin(
-        store=store,
-        passwords=PasswordCheck(passwords, counts),
-        counts=counts,
-        allow_from=(),
-        bodies=bodies,
-        renderer=renderer,
-        metrics=observer,
-    )
-    return PageServer(
+    area = replace(
         ADMIN_AREA,
-        views,
-        login=login,
-        sessions=sessions,
-        bodies=bodies,
-        static_files=static_files,
-        renderer=renderer,
-        metrics=observer,
+        views=views,
+        authenticator=AdminAuthenticator(store, PasswordCheck(passwords, counts)),
+        metrics=RequestMetrics.of_administrators(registry or MetricsRegistry()),
     )
+    login = Login(
+        sessions=Sessions(store, passwords), counts=counts, allow_from=(), bodies=bodies, renderer=renderer
+    )
+    return WebServer([area], login=login, bodies=bodies, static_files=static_files, renderer=renderer)
 
 
 @asynccontextmanager
 async def open_page(
     client: Redis, *views: View, limits: ListenerLimits | None = None, **options: Any
 ) -> AsyncIterator[PageListener]:
-    """Run a listener with a page of these views; ``options`` are those of ``make_page_server``."""
-    listener = HttpListener((), limits=limits, pages=[make_page_server(client, *views, **options)])
+    """Run a listener with a page of these views; ``options`` are those of ``make_web_server``."""
+    listener = HttpListener((), limits=limits, pages=[make_web_server(client, *views, **options)])
     listening, address = free_socket()
     await listener.start(listening)
     try:

@@ -1,4 +1,4 @@
-"""``nbstream.web.admin.forms``."""
+"""``nbstream.web.forms``."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.web.admin.forms import MAX_FORM_FIELDS, read_form, read_query
-from nbstream.web.admin.requests import PageRefused
-from nbstream.web.admin.server import passes_csrf_check
+from nbstream.web.forms import MAX_FORM_FIELDS, read_form, read_query
+from nbstream.web.requests import PageRefused
+from nbstream.web.server import passes_csrf_check
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
 
@@ -33,7 +33,7 @@ def test_the_number_of_fields_is_bounded() -> None:
         read_query("&" * 100 + "a=1")
 
 
-# ``nbstream.web.admin.forms``.
+# ``nbstream.web.forms``.
 
 
 @pytest.mark.parametrize(

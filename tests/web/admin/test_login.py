@@ -16,10 +16,12 @@ from nbstream.server.http import access as http_passwords
 from nbstream.server.http.access import Passwords, Role, is_equal
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import LoginKeys, PageSessionStore, StoredLogin
-from nbstream.web.admin import login
-from nbstream.web.admin.login import PageSessions, login_name, sign, unsign
-from nbstream.web.admin.requests import Answer, Page, PageRequest, PageRoute, Redirect, View
-from nbstream.web.admin.responses import cookie_name
+from nbstream.web import sessions as web_sessions
+from nbstream.web.admin.login import login_name
+from nbstream.web.areas import ADMIN_AREA
+from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, Redirect, View
+from nbstream.web.responses import cookie_name
+from nbstream.web.sessions import Sessions, sign, unsign
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import until
 from tests.web.admin.page_listener import MODEL, Browser, PageListener, Response, open_page
@@ -207,8 +209,8 @@ async def test_who_knows_the_password_cannot_fill_redis_with_sessions(page: Page
     async with page.browser() as browser:
         statuses = [(await browser.post("/ui/login", {"password": "for reading"})).status for _ in range(62)]
         assert statuses == [200] * 60 + [429] * 2
-        assert (await log_in(browser, link=await page.store.create_link("teach", "ann"))).status == 200
-    assert len(await client.keys(LoginKeys(MODEL).session("*"))) == 61
+        assert (await log_in(browser, link=await page.store.create_link("teach", "ann"))).status == 429
+    assert len(await client.keys(LoginKeys(MODEL).session("*"))) == 60
 
 
 @pytest.mark.parametrize(
@@ -370,24 +372,24 @@ async def test_without_redis_who_was_there_reads_and_nobody_comes(
         await until(is_as_before)
 
 
-# ``nbstream.web.admin.login``: what a process knows of sessions, and what proves one.
+# ``nbstream.web.sessions``: what a process knows of sessions, and what proves one.
 
 
 @dataclass
 class Known:
     """The sessions of a process that has seen some tokens before Redis went away."""
 
-    sessions: PageSessions
+    sessions: Sessions
     tokens: list[str] = field(default_factory=list)
 
 
 async def known_sessions(own_redis: RedisServer, count: int) -> Known:
     client = open_client(ConnectionOptions(own_redis.url))
     store = PageSessionStore(client, LoginKeys("m"))
-    known = Known(PageSessions(store, Passwords()))
+    known = Known(Sessions(store, Passwords()))
     for _ in range(count):
         known.tokens.append(await store.create_session("teach", "ann"))
-        session = await known.sessions.find(known.tokens[-1])
+        session = await known.sessions.find(known.tokens[-1], ADMIN_AREA)
         assert session is not None
         assert session.is_verified
     await client.aclose()  # it connects again
@@ -399,12 +401,12 @@ async def test_a_session_is_trusted_for_some_minutes_only(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = await known_sessions(own_redis, 1)
-    session = await known.sessions.find(known.tokens[0])
+    session = await known.sessions.find(known.tokens[0], ADMIN_AREA)
     assert session is not None
     assert not session.is_verified
-    monkeypatch.setattr(login, "_TRUSTED_SECONDS", 0.0)
+    monkeypatch.setattr(web_sessions, "_TRUSTED_SECONDS", 0.0)
     with pytest.raises(StoreUnavailable):
-        await known.sessions.find(known.tokens[0])
+        await known.sessions.find(known.tokens[0], ADMIN_AREA)
 
 
 async def test_a_session_that_has_ended_is_not_trusted(
@@ -414,14 +416,17 @@ async def test_a_session_that_has_ended_is_not_trusted(
     later = time.time() + 12 * 3600
     monkeypatch.setattr(time, "time", lambda: later)
     with pytest.raises(StoreUnavailable):
-        await known.sessions.find(known.tokens[0])
+        await known.sessions.find(known.tokens[0], ADMIN_AREA)
 
 
-async def test_a_process_remembers_the_last_hundred_sessions(own_redis: RedisServer) -> None:
-    known = await known_sessions(own_redis, 101)
+async def test_a_process_remembers_the_last_sessions(
+    own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_sessions, "_MAX_KNOWN", 10)
+    known = await known_sessions(own_redis, 11)
     with pytest.raises(StoreUnavailable):
-        await known.sessions.find(known.tokens[0])
-    assert await known.sessions.find(known.tokens[1]) is not None
+        await known.sessions.find(known.tokens[0], ADMIN_AREA)
+    assert await known.sessions.find(known.tokens[1], ADMIN_AREA) is not None
 
 
 async def test_a_session_that_another_process_ended_is_forgotten(client: Redis) -> None:
@@ -434,13 +439,13 @@ async def test_a_session_that_another_process_ended_is_forgotten(client: Redis) 
             return await super().find_session(token)
 
     store = Away(client, LoginKeys("m"))
-    known, token = PageSessions(store, Passwords()), await store.create_session("read", "ann")
-    assert await known.find(token) is not None
+    known, token = Sessions(store, Passwords()), await store.create_session("read", "ann")
+    assert await known.find(token, ADMIN_AREA) is not None
     await store.end_session(token)
-    assert await known.find(token) is None
+    assert await known.find(token, ADMIN_AREA) is None
     store.is_away = True
     with pytest.raises(StoreUnavailable):
-        await known.find(token)
+        await known.find(token, ADMIN_AREA)
 
 
 def test_what_is_sealed_may_have_a_reply_of_another_server() -> None:

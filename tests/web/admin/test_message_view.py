@@ -17,7 +17,7 @@ from nbstream.policy.verdict import ModelState, Thresholds, shorten_probability
 from nbstream.server.http.access import Role
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.web.admin.message_view import DRAWN_CLUES, draw_explanation, make_axes
-from nbstream.web.admin.rendering import format_probability
+from nbstream.web.rendering import format_probability
 from tests.harness.admin_site import Site, buttons, open_site, words
 from tests.harness.disputes import DISPUTED, teach_dispute
 from tests.harness.letters import letters

@@ -23,9 +23,9 @@ from nbstream.server.http.access import Role
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import Direction, RowFilter, RowPage, RowSearch
 from nbstream.store.settings import MemorySettings
-from nbstream.web.admin.forms import read_query
 from nbstream.web.admin.messages_view import MessagesView
-from nbstream.web.admin.requests import Page, PageRequest, PageRoute, Session
+from nbstream.web.forms import read_query
+from nbstream.web.requests import Page, PageRequest, PageRoute, Session
 from tests.harness.rows import KEYS, envelope, message_id, write_rows
 from tests.web.admin.page_listener import Browser, open_page
 

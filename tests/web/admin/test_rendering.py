@@ -1,4 +1,4 @@
-"""``nbstream.web.admin.rendering``."""
+"""``nbstream.web.rendering``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from nbstream.web.admin.rendering import (
+from nbstream.web.rendering import (
     foreign,
     foreign_lines,
     format_probability,

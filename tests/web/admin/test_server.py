@@ -13,9 +13,9 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.server.http.access import Role
-from nbstream.web.admin.forms import FORM_TYPE
-from nbstream.web.admin.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
-from nbstream.web.admin.server import choose_language
+from nbstream.web.forms import FORM_TYPE
+from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
+from nbstream.web.responses import choose_language
 from tests.harness.http_listener import open_http, rest
 from tests.harness.waiting import until
 from tests.web.admin.page_listener import PageListener, open_page, title_of

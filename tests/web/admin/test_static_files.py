@@ -1,4 +1,4 @@
-"""``nbstream.web.admin.static_files``, and what the files may contain."""
+"""``nbstream.web.static_files``, and what the files may contain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nbstream.web.admin.static_files import StaticFiles, load_static_files
+from nbstream.web.static_files import StaticFiles, load_static_files
 
 
 @pytest.fixture(scope="module")

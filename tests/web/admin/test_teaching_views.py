@@ -27,7 +27,6 @@ from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.web.admin import teaching_view, tokens_view, undo_view
 from nbstream.web.admin.messages_view import known_rows
-from nbstream.web.admin.rendering import foreign
 from nbstream.web.admin.teaching_view import (
     DAYS,
     TeachingSummary,
@@ -36,6 +35,7 @@ from nbstream.web.admin.teaching_view import (
 )
 from nbstream.web.admin.tokens_view import TokensView
 from nbstream.web.admin.undo_view import UndoView
+from nbstream.web.rendering import foreign
 from tests.harness.filters import make_filter
 from tests.harness.letters import letters
 from tests.harness.rows import envelope, write_rows

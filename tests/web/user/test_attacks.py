@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nbstream.policy.sender_lists import SITE
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import StoredSenderLists
-from nbstream.web.admin.login import csrf_token
+from nbstream.web.sessions import csrf_token
 from tests.harness.http_listener import LUNCH, PRIZE
 from tests.harness.user_site import ANN, BOB, UserBrowser, UserSite, open_user_site
 from tests.web.admin.page_listener import Response
@@ -30,7 +30,7 @@ class Attack:
 
     async def state(self) -> object:
         """Return all that may not change: Redis but for what ends by itself, the quarantine, delivered mail."""
-        keys = sorted([key async for key in self.site.client.scan_iter("*") if b":my:" not in key])
+        keys = sorted([key async for key in self.site.client.scan_iter("*") if b":web:" not in key])
         values = [await self.site.client.dump(key) for key in keys]
         return keys, values, self.site.waiting(), list(self.site.mail_server.received)
 

@@ -19,7 +19,7 @@ from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.mail.message import Message
 from nbstream.store.model.keys import ModelKeys
-from nbstream.web.user.texts import LINK_TEXTS
+from nbstream.web.texts import TEXTS
 from nbstream.web.users.links import LinkKeys, LinkPurpose, LinkSigner, SignedLink, link_path
 from nbstream.web.users.preferences import UserPreferences
 from tests.harness.digest_site import ANN, BOB, SECTION
@@ -50,7 +50,11 @@ class Site:
         return await self.http.ask(
             link_path(purpose),
             urlencode(form).encode(),
-            **{"Content_Type": "application/x-www-form-urlencoded", **fields},
+            **{
+                "Content_Type": "application/x-www-form-urlencoded",
+                "Origin": f"http://{self.http.address}",
+                **fields,
+            },
         )
 
     async def hold(self, *recipients: str, raw: bytes = PRIZE) -> str:
@@ -123,7 +127,7 @@ async def test_the_form_of_the_page_delivers_to_this_user_alone(site: Site) -> N
     form = fields_of(await site.get(RELEASE, site.token(RELEASE)))
     first, second = [await site.post(RELEASE, form) for _ in range(2)]
     assert (first.status, text_of(first)) == (200, "The message was delivered to you.")
-    assert (second.status, text_of(second)) == (410, LINK_TEXTS["en"]["gone"])
+    assert (second.status, text_of(second)) == (410, TEXTS["en"]["released_gone"])
     (mail,) = site.delivered
     assert "X-Envelope-To: ann@example.org\n" in mail
     assert BOB not in mail
@@ -156,7 +160,7 @@ async def test_every_link_that_is_not_good_gets_one_answer(site: Site, purpose: 
     answers = [await site.get(purpose, token) for token in tokens]
     answers += [await site.post(purpose, {"link": token, "digest": "off"}) for token in tokens]
     assert {(answer.status, answer.body) for answer in answers} == {(403, answers[0].body)}
-    assert text_of(answers[0]) == LINK_TEXTS["en"]["invalid"]
+    assert text_of(answers[0]) == TEXTS["en"]["link_invalid"]
     assert (site.waits_for, site.delivered, await site.taught()) == ([[ANN]], [], 0)
     assert await UserPreferences(site.client, KEYS).wants_digest(ANN)
     assert site.http.metric("nbstream_digest_links_total", purpose=purpose, outcome="invalid") == len(answers)
@@ -196,7 +200,7 @@ async def test_the_language_is_that_of_the_browser_or_of_the_digest(
     async with open_site(client, tmp_path, language=own) as site:
         answer = await site.get(RELEASE, site.token(RELEASE), languages)
         assert f'<html lang="{shown}">' in answer.body.decode()
-        assert text_of(answer) == LINK_TEXTS[shown]["gone"]
+        assert text_of(answer) == TEXTS[shown]["released_gone"]
 
 
 async def test_what_is_no_form_or_too_large_is_refused(site: Site) -> None:

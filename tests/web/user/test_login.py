@@ -10,8 +10,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.store.model.keys import ModelKeys
-from nbstream.web.admin.responses import cookie_name
-from nbstream.web.user.login import USER_AREA
+from nbstream.web.areas import USER_AREA
+from nbstream.web.responses import cookie_name
 from nbstream.web.users.links import LinkKeys, LinkPurpose, SignedLink
 from tests.harness.user_site import ANN, BOB, PasswordTable, UserBrowser, UserSite, open_user_site
 from tests.web.admin.page_listener import Response
@@ -68,7 +68,7 @@ async def test_nobody_learns_whether_it_is_the_user_or_the_password(site: UserSi
             answer = await browser.post("/my/login", {"user": user, "password": password})
             assert (answer.status, answer.cookies) == (403, {})
             texts.add(answer.text.partition('role="alert">')[2].partition("<")[0])
-    assert texts == {"Nobody was logged in: address or password is wrong."}
+    assert texts == {"Address or password is wrong."}
 
 
 async def test_guessing_one_users_password_ends_after_ten_tries_from_wherever(site: UserSite) -> None:

@@ -13,7 +13,7 @@ from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
 from nbstream.policy.sender_lists import SITE
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import StoredSenderLists
-from nbstream.web.user.texts import TEXTS
+from nbstream.web.texts import TEXTS
 from nbstream.web.users.preferences import UserPreferences
 from tests.harness.admin_site import words
 from tests.harness.http_listener import LUNCH, PRIZE
@@ -44,8 +44,8 @@ async def test_a_verdict_for_several_is_that_of_his_own_filter(client: Redis, tm
         async with site.browser(ANN) as browser, site.browser(BOB) as other:
             ann, bob = [words((await each.get("/my/messages")).text) for each in (browser, other)]
             assert checked in (await browser.get("/my/messages")).text
-    assert "Lunch on Friday? spam" in ann
-    assert "Lunch on Friday? wanted" in bob
+    assert "spam This is not spam" in ann
+    assert "wanted This is spam" in bob
 
 
 async def test_from_is_what_the_header_says_and_without_it_the_sender_of_the_envelope(site: UserSite) -> None:
@@ -57,9 +57,9 @@ async def test_from_is_what_the_header_says_and_without_it_the_sender_of_the_env
         shown = [words((await browser.get(f"/my/messages/{message_id}")).text) for message_id in ids]
         listed = words((await browser.get("/my/messages")).text)
 
-    assert ["From Zo\u00eb Baker <zoe@bakery.example> Came" in page for page in (shown[0], listed)] == [True, True]
+    assert ["From Zo\u00eb Baker <zoe@bakery.example> 2" in page for page in (shown[0], listed)] == [True, True]
     assert "bounce-17" not in shown[0]
-    assert "From bounce-17@lists.example Came" in shown[1]
+    assert "From bounce-17@lists.example 2" in shown[1]
 
 
 async def test_the_list_goes_on_page_by_page(site: UserSite) -> None:
@@ -71,7 +71,7 @@ async def test_the_list_goes_on_page_by_page(site: UserSite) -> None:
         second = (await browser.get(f"/my/messages?older={older}")).text
         assert first.count("<article") == 25
         assert second.count("<article") == 5
-        assert "The newest messages" in second
+        assert "Newest" in second
         for wrong in ("x", "1_", "nan_x", "%00"):
             assert (await browser.get(f"/my/messages?older={wrong}")).status == 200
 
@@ -109,9 +109,9 @@ async def test_of_a_full_quarantine_only_the_files_of_the_user_are_opened(
 async def test_he_switches_his_digest(site: UserSite) -> None:
     preferences = UserPreferences(site.client, ModelKeys("default"))
     async with site.browser(ANN) as browser:
-        assert "You get the digest." in (await browser.get("/my/digest")).text
+        assert "You get a mail about what is held back." in (await browser.get("/my/digest")).text
         await browser.post("/my/digest", {"digest": "off"})
-        assert "You do not get the digest." in (await browser.get("/my/digest")).text
+        assert "You get no mail about what is held back." in (await browser.get("/my/digest")).text
         assert not await preferences.wants_digest(ANN)
         assert await preferences.wants_digest(BOB)
         await browser.post("/my/digest", {"digest": "on"})
@@ -127,7 +127,8 @@ async def test_he_says_which_senders_he_always_and_never_wants(site: UserSite) -
             await browser.post("/my/senders", {"action": action, "sender": sender})
         shown = words((await browser.get("/my/senders")).text)
         assert "Always wanted friend@shop.example Remove" in shown
-        assert "Never wanted a@x.org Remove evil.example Remove" in shown
+        assert "Never wanted a@x.org Remove" in shown
+        assert "Never wanted evil.example Remove" in shown
         await browser.post("/my/senders", {"action": "remove", "sender": "a@x.org"})
     async with site.browser(BOB) as other:
         assert "example" not in words((await other.get("/my/senders")).text).replace(BOB, "")
