@@ -33,8 +33,6 @@ from nbstream.tokens.tokens import TokenizedMessage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from numpy.typing import NDArray
-
     from nbstream.correspondents.sent_mail import SentMail
     from nbstream.mail.header_fields import HeaderField
     from nbstream.mail.message import Message
@@ -52,6 +50,7 @@ _CITING = ("in-reply-to", "references")
 _MAX_IDS = 20  # of a field: the first, to which all others answer, and the last ones
 _MAX_LEVELS = 5  # of a domain
 _MERGED_FACTS = 4096
+_LAST = (1 << 32) - 1
 _MAX_HEADER_BYTES = 32 << 10
 
 
@@ -102,64 +101,57 @@ class FactTimes:
     """The first and the last time of facts (seconds since the epoch), by their hashes.
 
     There are at most ``limit``, and some thousands that are new: those with the oldest last time go first. A
-    thread may read while another writes.
+    thread may read while another writes. A fact takes 16 bytes, in two arrays, where a dictionary takes 120: the
+    mail of a company says hundreds of thousands, in each process.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        # Sorted hashes, and the two times of each as one number: an array of pairs grows ten times as slowly.
+        # Sorted hashes, and the two times of each as one number: the first one has the higher 32 bits.
         self._merged = np.empty(0, np.uint64), np.empty(0, np.uint64)
-        self._new: dict[int, tuple[int, int]] = {}
+        self._new: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._merged[0]) + len(self._new)
 
     def find(self, fact: int) -> tuple[int, int] | None:
         """Return the first and the last time of a fact."""
-        if new := self._new.get(fact):
-            return new
-        times = self._find_merged(fact)
-        return None if times is None else (int(times[0]), int(times[1]))
+        times = self._new.get(fact)
+        if times is None:
+            place = self._place(fact)
+            if place is None:
+                return None
+            times = int(self._merged[1][place])
+        return times >> 32, times & _LAST
 
-    def _find_merged(self, fact: int) -> NDArray[np.uint32] | None:
-        hashes, times = self._merged
-        position = int(np.searchsorted(hashes, np.uint64(fact)))
-        return _pairs(times)[position] if position < len(hashes) and int(hashes[position]) == fact else None
+    def _place(self, fact: int) -> int | None:
+        hashes, _ = self._merged
+        place = int(np.searchsorted(hashes, np.uint64(fact)))
+        return place if place < len(hashes) and int(hashes[place]) == fact else None
 
     def add(self, fact: int, at: int) -> None:
         """Add a time of a fact."""
-        times = self._find_merged(fact)
-        if times is not None:
-            times[:] = min(int(times[0]), at), max(int(times[1]), at)
+        first, last = self.find(fact) or (at, at)
+        times, place = min(first, at) << 32 | max(last, at), self._place(fact)
+        if place is not None:
+            self._merged[1][place] = times
             return
-        first, last = self._new.get(fact, (at, at))
-        self._new[fact] = min(first, at), max(last, at)
+        self._new[fact] = times
         if len(self._new) >= _MERGED_FACTS:
             self.drop_before(0)
 
     def drop_before(self, at: int) -> None:
         """Drop the facts whose last time is before ``at``, and the oldest beyond the limit."""
-        hashes, times = self._merged
-        new = sorted(self._new)
-        new_times = np.array([self._new[fact] for fact in new], np.uint32).view(np.uint64).ravel()
-        positions = np.searchsorted(hashes, np.array(new, np.uint64))
-        hashes, times = (
-            np.insert(hashes, positions, np.array(new, np.uint64)),
-            np.insert(times, positions, new_times),
-        )
-        last = _pairs(times)[:, 1].copy()
+        new = np.array(sorted(self._new.items()), np.uint64).reshape(-1, 2).T
+        places = np.searchsorted(self._merged[0], new[0])
+        hashes, times = (np.insert(old, places, added) for old, added in zip(self._merged, new, strict=True))
+        last = times & np.uint64(_LAST)
         excess = len(hashes) - self._limit
         if excess > 0:
             excess += self._limit // 50  # else all of this would be done each time
             at = max(at, int(np.partition(last, excess - 1)[excess - 1]) + 1)
-        if at > 0:
-            kept = last >= at
-            hashes, times = hashes[kept], times[kept]
-        self._merged, self._new = (hashes, times), {}
-
-
-def _pairs(times: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    return times.view(np.uint32).reshape(-1, 2)
+        kept = last >= at
+        self._merged, self._new = (hashes[kept], times[kept]), {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,31 +11,11 @@ if TYPE_CHECKING:
     from nbstream.metrics import MetricsRegistry
 
 
-class CorrespondentGauges:
-    """How much a process knows; of several processes the one that knows most."""
-
-    def __init__(self, registry: MetricsRegistry, correspondents: Correspondents) -> None:
-        self._correspondents = correspondents
-        self._known = Gauge(
-            "nbstream_correspondents_known",
-            "What a process knows: senders whom our users wrote to, and answers that mail of ours may get, two "
-            "for most messages.",
-            ["kind"],
-            registry=registry.counts,
-            multiprocess_mode="livemax",
-        )
-        registry.refresh_by(self._refresh)
-
-    def _refresh(self) -> None:
-        facts = self._correspondents.known_now()
-        self._known.labels("sender").set(len(facts.senders))
-        self._known.labels("answer").set(len(facts.answers))
-
-
 class CorrespondentMetrics:
-    """Counts the messages of our users."""
+    """Counts the messages of our users, and says how much a process knows."""
 
     def __init__(self, registry: MetricsRegistry) -> None:
+        self._registry = registry
         self._sent = Counter(
             "nbstream_correspondents_sent",
             "Messages of our users, by what became of what they say of correspondents: recorded, known (nothing "
@@ -49,3 +29,21 @@ class CorrespondentMetrics:
     def count(self, outcome: str, messages: int) -> None:
         """Count messages by what became of them."""
         self._sent.labels(outcome).inc(messages)
+
+    def show(self, correspondents: Correspondents) -> None:
+        """Show how much is known; of several processes the one that knows most."""
+        known = Gauge(
+            "nbstream_correspondents_known",
+            "What a process knows: senders whom our users wrote to, and answers that mail of ours may get, two "
+            "for most messages.",
+            ["kind"],
+            registry=self._registry.counts,
+            multiprocess_mode="livemax",
+        )
+
+        def refresh() -> None:
+            facts = correspondents.known_now()
+            known.labels("sender").set(len(facts.senders))
+            known.labels("answer").set(len(facts.answers))
+
+        self._registry.refresh_by(refresh)

@@ -13,7 +13,6 @@ import logging
 import struct
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition
@@ -22,7 +21,7 @@ from nbstream.correspondents.sent_mail import SentMail, read_sent
 from nbstream.errors import StoreUnavailable
 from nbstream.mail.addresses import canonical_address
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.mirror.follower import Followed, RescanNeeded
+from nbstream.store.mirror.follower import Followed
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
@@ -40,16 +39,8 @@ _EXPIRE_SECONDS = 3600.0
 _READ_COUNT = 500
 _WRITTEN_AT_ONCE = 200
 _AT = struct.Struct(">I")
-_ERASED = {b"erased": b""}
-
-
-@dataclass(frozen=True, slots=True)
-class FactEntry:
-    """An entry of the stream; ``facts`` is None for an erasure, and for hashes that this process does not know."""
-
-    id: bytes
-    facts: SentFacts | None
-    is_erasure: bool
+ERASED = {b"erased": b""}
+"""An entry of the stream that says that a user was erased."""
 
 
 class CorrespondentStore:
@@ -61,49 +52,45 @@ class CorrespondentStore:
         self.hasher = hasher
         self.known = known
         self._warned = False
-        self._written = 0
 
-    async def end(self) -> ChangePosition:
-        """Return where the stream ends."""
-        with store_errors(), readable_replies():
-            entries: Any = await self._client.xrevrange(self.key, count=1)
-        return ChangePosition.of(entries[0][0]) if entries else NO_CHANGE
-
-    async def read(self) -> AsyncIterator[FactEntry]:
-        """Yield all entries."""
+    async def read(self) -> AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]]:
+        """Yield all entries of the stream, with their ids."""
         start = b"-"
         while True:
             stop_if_cancelled()
             with store_errors(), readable_replies():
                 entries: Any = await self._client.xrange(self.key, min=start, count=_READ_COUNT)
-            for entry_id, fields in entries:
-                yield self.unpack(entry_id, fields)
+            for entry in entries:
+                yield entry
             if len(entries) < _READ_COUNT:
                 return
             start = b"(" + entries[-1][0]
 
-    async def load(self) -> CorrespondentFacts:
-        """Return all that is known."""
-        facts = CorrespondentFacts(self.hasher, self.known)
-        async for entry in self.read():
-            if entry.facts:
-                facts.add(entry.facts)
-        facts.expire(time.time())
-        return facts
+    async def load(self) -> tuple[CorrespondentFacts, ChangePosition]:
+        """Return all that is known, and the last entry that says it; it is read again where a user was erased."""
+        while True:
+            with store_errors(), readable_replies():
+                newest: Any = await self._client.xrevrange(self.key, count=1)
+            start = ChangePosition.of(newest[0][0]) if newest else NO_CHANGE
+            facts, last, is_erased = CorrespondentFacts(self.hasher, self.known), NO_CHANGE, False
+            async for entry_id, fields in self.read():
+                last = ChangePosition.of(entry_id)
+                is_erased = is_erased or (fields == ERASED and last > start)
+                if found := self.unpack(fields):
+                    facts.add(found)
+            if not is_erased:
+                facts.expire(time.time())
+                return facts, last
 
     async def write(self, sent: Sequence[SentFacts]) -> None:
-        """Add facts, and trim the stream: each entry that is added by number and by age in turn.
-
-        XADD does one of both.
-        """
+        """Add facts, and trim the stream by number and by age."""
         oldest = int((time.time() - max(self.known.answer_seconds, self.known.sender_seconds)) * 1000)
-        trims: Any = ({"maxlen": self.known.limit}, {"minid": oldest})
         with store_errors(), readable_replies():
             async with self._client.pipeline(transaction=False) as pipe:
                 for facts in sent:
                     fields: Any = self._pack(facts)
-                    pipe.xadd(self.key, fields, approximate=True, **trims[self._written % 2])
-                    self._written += 1
+                    pipe.xadd(self.key, fields, maxlen=self.known.limit)
+                pipe.xtrim(self.key, minid=oldest)
                 await pipe.execute()
 
     async def count(self) -> int:
@@ -114,12 +101,13 @@ class CorrespondentStore:
     async def forget(self, users: Sequence[str], *, erase: bool) -> int:
         """Remove what is known from the messages of users, by all their names; without ``erase`` count it."""
         hashed = {self.hasher.user(canonical_address(user)) for user in users}
-        found = [entry.id async for entry in self.read() if entry.facts and entry.facts.user in hashed]
+        entries = [(entry_id, self.unpack(fields)) async for entry_id, fields in self.read()]
+        found = [entry_id for entry_id, facts in entries if facts and facts.user in hashed]
         if found and erase:
             with store_errors(), readable_replies():
                 for start in range(0, len(found), _READ_COUNT):
                     await self._client.xdel(self.key, *found[start : start + _READ_COUNT])
-                erased: Any = _ERASED
+                erased: Any = ERASED
                 await self._client.xadd(self.key, erased)
         return len(found)
 
@@ -132,12 +120,8 @@ class CorrespondentStore:
             b"answers": _pack_hashes(facts.answers),
         }
 
-    def unpack(self, entry_id: bytes, fields: Mapping[bytes, bytes]) -> FactEntry:
-        """Return what an entry of the stream says."""
-        return FactEntry(entry_id, self._unpack(fields), fields == _ERASED)
-
-    def _unpack(self, fields: Mapping[bytes, bytes]) -> SentFacts | None:
-        """Return the facts of an entry; None for hashes of another key, and for what another program wrote."""
+    def unpack(self, fields: Mapping[bytes, bytes]) -> SentFacts | None:
+        """Return the facts of an entry; None for an erasure, hashes of another key, and another program's."""
         try:
             (at,) = _AT.unpack(fields[b"at"])
             (user,) = _unpack_hashes(fields[b"user"])
@@ -172,7 +156,7 @@ class Correspondents(Followed):
         self._report = report
         self._queue: asyncio.Queue[SentMail] = asyncio.Queue(MAX_QUEUED)
         self._expired_at = 0.0
-        self._facts = self._new_facts()
+        self._facts = CorrespondentFacts(store.hasher, store.known)
 
     def known_now(self) -> CorrespondentFacts:
         """Return what is known now; after a while it may be another object."""
@@ -188,51 +172,36 @@ class Correspondents(Followed):
                 self._report("dropped", 1)
 
     async def load(self) -> None:
-        """Read all that is stored; an entry that is erased meanwhile may have been read before."""
-        facts, last, start = self._new_facts(), NO_CHANGE, await self._store.end()
-        async for entry in self._store.read():
-            last = ChangePosition.of(entry.id)
-            if entry.is_erasure and last > start:
-                raise RescanNeeded("a user was erased meanwhile")
-            if entry.facts:
-                facts.add(entry.facts)
-        facts.expire(time.time())
-        self._facts, self.position, self._expired_at = facts, last, time.monotonic()
+        """Read all that is stored."""
+        self._facts, self.position = await self._store.load()
+        self._expired_at = time.monotonic()
 
     async def apply(self, entries: StreamEntries) -> None:
         """Take over the next entries, or all again where a user was erased."""
-        new = [self._store.unpack(*entry) for entry in entries]
-        if any(entry.is_erasure for entry in new):
+        if any(fields == ERASED for _, fields in entries):
             await self.load()
             return
-        for entry in new:
-            if entry.facts:
-                self._facts.add(entry.facts)
-        self.position = ChangePosition.of(new[-1].id)
+        for _, fields in entries:
+            if facts := self._store.unpack(fields):
+                self._facts.add(facts)
+        self.position = ChangePosition.of(entries[-1][0])
         if time.monotonic() > self._expired_at + _EXPIRE_SECONDS:
             self._facts.expire(time.time())
             self._expired_at = time.monotonic()
 
-    def _new_facts(self) -> CorrespondentFacts:
-        return CorrespondentFacts(self._store.hasher, self._store.known)
-
     async def record(self) -> None:
-        """Write what is queued, until cancelled; of failures in a row the first is logged."""
-        failing = False
+        """Write what is queued, until cancelled. Raises ``StoreUnavailable`` after it has dropped what it had."""
         while True:
             batch = [await self._queue.get()]
             while len(batch) < _WRITTEN_AT_ONCE and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
             try:
                 recorded = await record_sent(self._store, self._facts, batch)
-                self._report("recorded", recorded)
-                self._report("known", len(batch) - recorded)
-                failing = False
-            except StoreUnavailable as error:
+            except StoreUnavailable:
                 self._report("dropped", len(batch))
-                if not failing:
-                    _log.warning("correspondents: nothing is recorded now: %s", error)
-                failing = True
+                raise
+            self._report("recorded", recorded)
+            self._report("known", len(batch) - recorded)
 
 
 async def record_sent(store: CorrespondentStore, facts: CorrespondentFacts, batch: Sequence[SentMail]) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from nbstream.correspondents.metrics import CorrespondentGauges
 from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.assembly.filter import make_autolearner
 from nbstream.daemon.assembly.parts import Parts
@@ -116,7 +115,7 @@ class ServerParts(Parts):
         if self.autolearner:
             AutolearnGauges(registry, self.mirror)
         if self.correspondents:
-            CorrespondentGauges(registry, self.correspondents)
+            self.metrics.correspondents.show(self.correspondents)
 
     def report_dropped(self, number: int) -> None:
         """Count messages that could not be remembered."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.correspondents.facts import DAY_SECONDS, FactHasher
 from nbstream.correspondents.sent_mail import SentMail
-from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, FactEntry, record_sent
+from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, record_sent
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.correspondents.mail import ANN, BOB, HASHER, KNOWN, OURS, READER, answer, message, sent
 from tests.harness.mirrors import following
@@ -39,7 +39,7 @@ def process(store: CorrespondentStore, counts: dict[str, int] | None = None) -> 
 
 
 async def record(store: CorrespondentStore, *mails: SentMail) -> int:
-    return await record_sent(store, await store.load(), mails)
+    return await record_sent(store, (await store.load())[0], mails)
 
 
 def knows(follower: Correspondents) -> bool:
@@ -74,7 +74,7 @@ async def test_a_letter_found_later_moves_the_first_time_back(store: Corresponde
     await record(store, mail(days=1))
     await record(store, mail(days=200, message_id=b"another.message@example.org"))
 
-    times = (await store.load()).senders.find(HASHER.sender(BOB))
+    times = (await store.load())[0].senders.find(HASHER.sender(BOB))
     assert times
     assert times[1] - times[0] == pytest.approx(199 * DAY_SECONDS, abs=60)
 
@@ -136,7 +136,7 @@ async def test_what_is_erased_while_a_process_reads_all_is_not_known_to_it(
     monkeypatch.setattr("nbstream.correspondents.store._READ_COUNT", 1)  # the erasure comes with a later page
 
     class ErasedMeanwhile(CorrespondentStore):
-        async def read(self) -> AsyncIterator[FactEntry]:
+        async def read(self) -> AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]]:
             async for entry in super().read():
                 yield entry
                 await store.forget([ANN], erase=True)

@@ -185,7 +185,7 @@ async def _record_sent(
         store = Parts(settings, clients).correspondent_store
         if store is None:
             return None
-        facts, names = await store.load(), make_own_model_names(settings)
+        (facts, _), names = await store.load(), make_own_model_names(settings)
         read = recorded = 0
         since = time.time() - store.known.sender_seconds
         reader = None if owner is None else 0

@@ -115,7 +115,7 @@ class Parts:
     async def read_facts(self) -> None:
         """Read what is known of correspondents, which is then used to make tokens. Raises ``StoreUnavailable``."""
         store = make_correspondent_reader(self.settings, self.clients.client)
-        self.facts = await store.load() if store else None
+        self.facts = (await store.load())[0] if store else None
 
     @property
     def counts(self) -> CountSource:
