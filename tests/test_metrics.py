@@ -95,10 +95,6 @@ def test_the_state_is_the_newest_of_all_and_ends_with_its_process(folder: Path) 
     assert not any(line.startswith(("nbstream_state", "nbstream_largest")) for line in lines(folder))
 
 
-def test_a_metric_that_was_never_counted_is_exported_by_name(folder: Path) -> None:
-    assert "# TYPE nbstream_feedback_total counter" in lines(folder)
-
-
 def test_a_new_start_counts_from_0_and_removes_the_files_of_former_slots(folder: Path) -> None:
     count(folder, "2")
 
@@ -106,14 +102,6 @@ def test_a_new_start_counts_from_0_and_removes_the_files_of_former_slots(folder:
 
     assert DaemonMetrics.create(PYTHON, folder).delivery.verdicts() == {}
     assert not list(folder.glob("*_2.db"))
-
-
-def test_the_files_have_all_their_blocks(folder: Path) -> None:
-    for path in folder.iterdir():
-        status = path.stat()
-        assert status.st_blocks * 512 >= status.st_size > 0
-        assert status.st_mode & 0o777 == 0o600
-    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_full_disk_leaves_the_metrics_of_the_others(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,12 +137,3 @@ def test_a_state_gauge_exports_the_series_that_were_set_last() -> None:
         'nbstream_policy{hash="two"} 1.0',
         "nbstream_tokens 7.0",
     ]
-
-
-def test_gauges_are_refreshed_before_they_are_read() -> None:
-    registry, numbers = MetricsRegistry(), iter(range(10))
-    gauge = StateGauge(registry, "nbstream_number", "A number.")
-    registry.refresh_by(lambda: gauge.set({(): next(numbers)}))
-
-    assert b"nbstream_number 1.0" in registry.render()
-    assert b"nbstream_number 2.0" in registry.render()

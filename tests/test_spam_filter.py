@@ -16,12 +16,11 @@ from typing import Any, get_args
 import pytest
 
 import nbstream
-from nbstream import AsyncSpamFilter, CheckResult, Kind, Label, SpamFilter
+from nbstream import AsyncSpamFilter, Kind, Label, SpamFilter
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.filter import FeedbackOutcome
 from nbstream.policy.verdict import Verdict
-from nbstream.spam_filter import Content
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import DEADLINE_SECONDS
 
@@ -175,17 +174,6 @@ def test_an_error_while_the_messages_are_read_is_raised_and_the_filter_works(err
         assert spam_filter.learn_many([spam(1), spam(2)], "spam") == 2
 
 
-def test_many_messages_of_another_label_or_only_one_are_refused() -> None:
-    with SpamFilter.in_memory() as spam_filter:
-        for label in ("junk", "", None):
-            with pytest.raises(ValueError, match="is none of ham, spam"):
-                spam_filter.learn_many([spam(1)], label)  # type: ignore[arg-type]  # as above
-        ones: list[Any] = [spam(1), "a text", bytearray(spam(1)), memoryview(spam(1)), message_from_bytes(spam(1))]
-        for one in [*ones, None, Path("Maildir"), {"mail.eml": spam(1)}]:
-            with pytest.raises(TypeError, match="learn takes one"):
-                spam_filter.learn_many(one, "spam")  # a text is an iterable of texts
-
-
 def test_who_reinforces_is_believed_more(open_filter: Open) -> None:
     with open_filter("memory") as spam_filter:
         teach(spam_filter)
@@ -248,12 +236,6 @@ async def test_coroutines_need_no_async_with(tmp_path: Path) -> None:
         assert again.learned() == {"ham": 0, "spam": 5}
 
 
-async def test_what_was_never_used_can_be_closed(tmp_path: Path) -> None:
-    await AsyncSpamFilter.open(tmp_path / "mail.nbs").close()
-
-    assert not (tmp_path / "mail.nbs").exists()
-
-
 async def test_a_model_that_could_not_be_opened_is_opened_by_a_later_call(tmp_path: Path) -> None:
     spam_filter = AsyncSpamFilter.open(tmp_path / "folder" / "mail.nbs")
     calls = await asyncio.gather(*(spam_filter.check(b"") for _ in range(3)), return_exceptions=True)
@@ -277,15 +259,6 @@ def test_one_filter_of_coroutines_may_be_used_by_several_loops(tmp_path: Path) -
     assert [asyncio.run(learn()), asyncio.run(learn())] == ["learned", "already"]
     assert asyncio.run(spam_filter.learned()) == {"ham": 0, "spam": 1}
     asyncio.run(spam_filter.close())
-
-
-@pytest.mark.parametrize("kind_of_bytes", [bytearray, memoryview, lambda raw: memoryview(raw + b"x")[:-1]])
-def test_bytes_of_every_type_are_the_same_message(kind_of_bytes: Callable[[bytes], Content]) -> None:
-    with SpamFilter.in_memory() as spam_filter:
-        assert spam_filter.check(kind_of_bytes(spam(1))) == spam_filter.check(spam(1))
-        assert spam_filter.learn(kind_of_bytes(spam(1)), "spam").outcome == "learned"
-        assert spam_filter.learn_many([kind_of_bytes(spam(1)), kind_of_bytes(spam(2))], "spam") == 1
-        assert spam_filter.unlearn(kind_of_bytes(spam(2))).outcome == "unlearned"
 
 
 WRONG_CONTENTS = [None, 5, Path("mail.eml"), message_from_bytes(spam(1)), [spam(1)]]
@@ -312,19 +285,6 @@ async def test_what_is_neither_bytes_nor_text_is_refused_with_what_is_wanted(con
         ):
             with pytest.raises(TypeError, match=expected):
                 await coroutine
-
-
-def test_an_actor_is_a_text_and_settings_are_a_mapping_or_a_path() -> None:
-    with SpamFilter.in_memory() as spam_filter:
-        with pytest.raises(TypeError, match="actor must be a str: found NoneType"):
-            spam_filter.learn(spam(1), "spam", actor=None)  # type: ignore[arg-type]  # as above
-        assert spam_filter.learned() == {"ham": 0, "spam": 0}
-        assert spam_filter.learn(spam(1), "spam", actor="ann\udcff").outcome == "learned"
-        assert spam_filter.learn(spam(1), "ham", actor="ann").outcome == "relearned"
-    wrong: list[Any] = [0, [], b"nbstream.yaml"]
-    for settings in wrong:
-        with pytest.raises(TypeError, match="settings must be a mapping, or the path of a file"):
-            SpamFilter.in_memory(settings)
 
 
 def test_the_types_of_results_are_public_and_name_all_values() -> None:
@@ -376,15 +336,6 @@ async def test_a_call_that_is_cancelled_leaves_the_filter_usable() -> None:
         assert (await spam_filter.learn(spam(1), "spam")).outcome in {"learned", "already"}
 
 
-def test_a_closed_filter_says_it(open_filter: Open) -> None:
-    spam_filter = open_filter("memory")
-    spam_filter.close()
-    spam_filter.close()
-
-    with pytest.raises(ValueError, match="closed"):
-        spam_filter.check(b"")
-
-
 def test_close_ends_the_calls_of_other_threads_and_loses_no_lesson_that_was_acknowledged(
     open_filter: Open,
 ) -> None:
@@ -405,16 +356,6 @@ def test_close_ends_the_calls_of_other_threads_and_loses_no_lesson_that_was_ackn
     assert {type(call.exception()) for call in calls} == {ValueError}
     with open_filter("file") as again:
         assert all(again.learn(spam(n), "spam").outcome == "already" for n in learned)
-
-
-async def test_a_coroutine_whose_filter_is_closed_is_not_cancelled(tmp_path: Path) -> None:
-    async with AsyncSpamFilter.open(tmp_path / "mail.nbs") as spam_filter:
-        endless = asyncio.create_task(spam_filter.learn_many(map(spam, count()), "spam"))
-        while (await spam_filter.learned())["spam"] == 0:
-            pass
-
-    with pytest.raises(ValueError, match="this spam filter is closed"):
-        await endless
 
 
 PROGRAM_THAT_FORKS = """
@@ -544,14 +485,3 @@ def test_a_program_with_strict_types_passes(tmp_path: Path) -> None:
     assert len(errors) == 2, done.stdout
     assert "Non-overlapping equality check" in errors[0]
     assert "Literal['ham', 'spam']" in errors[1]
-
-
-def test_results_are_values() -> None:
-    with SpamFilter.in_memory() as spam_filter:
-        result = spam_filter.check(b"")
-
-    assert result == CheckResult(
-        result.id, "unsure", result.probability, result.reason, result.log_odds, result.clues
-    )
-    with pytest.raises(AttributeError):
-        result.verdict = "ham"  # type: ignore[misc]  # frozen

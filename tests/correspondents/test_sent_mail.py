@@ -54,19 +54,6 @@ def letter(*fields: str) -> Message:
     return Message.parse("\n".join([*head, "", "text"]).encode())
 
 
-def test_a_letter_in_sent_says_the_same_by_its_header() -> None:
-    found = read_message(letter('To: "Bob, B." <bob@partner.example>, carol@a.example', "Bcc: dan@b.example"), ANN)
-
-    assert found == SentMail(ANN, (BOB, "carol@a.example", "dan@b.example"), OURS, 1_795_251_600.0)
-
-
 @pytest.mark.parametrize("fields", [["Subject: no recipient"], ["To: " + "x" * 3000 + "@partner.example"]])
 def test_a_letter_of_which_the_recipients_are_not_clear_says_nothing(fields: list[str]) -> None:
     assert read_message(letter(*fields), ANN) is None
-
-
-@pytest.mark.parametrize("date", ["", "Date: yesterday", "Date: Sat, 21 Nov 99999999999 10:00:00 +0000"])
-def test_a_letter_without_a_date_says_nothing(date: str) -> None:
-    raw = "\n".join([*filter(None, [date]), f"From: {ANN}", f"To: {BOB}", "", "text"]).encode()
-
-    assert read_message(Message.parse(raw), ANN) is None

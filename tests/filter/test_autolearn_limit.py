@@ -68,24 +68,6 @@ def logit(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-async def test_where_nothing_was_learned_without_people_nothing_changes(site: Site) -> None:
-    alone = await site.by_people.check(Message.parse(SPAM_TO_WATCH))
-
-    assert await site.check() == alone
-
-
-async def test_both_counts_are_added_but_for_the_messages(site: Site) -> None:
-    before = await site.check()
-    await site.autolearn(SPAM_TO_WATCH, "spam", 3)
-
-    after = await site.check()
-
-    assert after.score > before.score
-    assert after.state == before.state
-    people, both = ({clue.token: clue.spam or 0 for clue in check.explain(0.0).clues} for check in (before, after))
-    assert max(both[token] - people[token] for token in people.keys() & both.keys()) == 3000
-
-
 async def test_beyond_the_limit_a_clue_takes_back_what_is_said_too_much(site: Site) -> None:
     alone = await site.check()
     await site.autolearn(SPAM_TO_WATCH, "ham", 500)
@@ -121,16 +103,6 @@ async def test_what_people_alone_settle_is_checked_by_them_alone() -> None:
 
     assert is_settled(alone.probability)
     assert await site.check() == alone
-
-
-async def test_the_limit_has_no_counts_in_an_explanation(site: Site) -> None:
-    await site.autolearn(SPAM_TO_WATCH, "ham", 500)
-    check = await site.check()
-
-    counted = check.explain(0.0).clues
-
-    assert [(clue.ham, clue.spam) for clue in counted if clue.token == LIMIT_CLUE] == [(None, None)]
-    assert all(clue.ham is not None for clue in counted if clue.token != LIMIT_CLUE)
 
 
 async def test_a_lesson_of_many_at_once_is_weighed_as_a_single_one_is(site: Site) -> None:

@@ -13,7 +13,6 @@ from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import (
     FeedbackOutcome,
-    Filter,
 )
 from nbstream.filter.autolearner import MAX_QUEUED
 from nbstream.mail.message import Message
@@ -22,8 +21,6 @@ from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
 from nbstream.policy.settings import AutolearnSettings
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.commit import CommitResult
-from nbstream.store.model.history import LessonNote
-from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, make_site, taught_site
@@ -169,49 +166,6 @@ async def test_a_message_that_a_person_labelled_is_not_autolearned(client: Redis
 
     assert await stored(site.model, automatic=True) == EMPTY
     assert site.outcomes == {("spam", "human"): 1}
-
-
-class Interrupted(Model):
-    """A model where a person speaks right before, or right after, something is learned without them."""
-
-    moment = ""
-    person: Filter
-    message: Message
-    lesson: asyncio.Task[object] | None = None
-
-    async def commit_lesson(
-        self,
-        message_key: str,
-        old: LedgerEntry | None,
-        new: LedgerEntry | None,
-        note: LessonNote,
-    ) -> bytes | LedgerConflict:
-        """As a model does, with a person in between."""
-        speaks = self.lesson is None and new is not None and new.is_automatic
-        if speaks and self.moment == "before":
-            self.lesson = asyncio.create_task(self.person.learn(self.message, "ham", "test"))
-            await self.lesson
-        change = await super().commit_lesson(message_key, old, new, note)
-        if speaks and self.moment == "after":
-            self.lesson = asyncio.create_task(self.person.learn(self.message, "ham", "test"))
-            await self.lesson
-        return change
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-async def test_of_two_lessons_at_the_same_moment_the_persons_stays(client: Redis, moment: str) -> None:
-    site = await taught_site(client)
-    (raw,) = letters_of("spam", 1)
-    interrupted = Interrupted(client, "test", 3600)
-    interrupted.moment, interrupted.message, interrupted.person = moment, Message.parse(raw), site.filter
-
-    await make_site(client, model=interrupted).check(raw)
-
-    assert interrupted.lesson
-    assert await stored(site.model, automatic=True) == EMPTY
-    entry = await site.model.entry(Message.parse(raw).key)
-    assert entry
-    assert entry.label == "ham"
 
 
 class LearnedMeanwhile(Model):

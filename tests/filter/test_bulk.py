@@ -25,8 +25,8 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import LessonBatch
 from tests.filter.autolearn_site import EMPTY, letters_of, taught_site
-from tests.harness.algebra import live_entries, prequential_scores, prequential_scores_of_entries, stored, summed
-from tests.harness.filters import Together, labelled, make_filter, with_parts
+from tests.harness.algebra import live_entries, stored, summed
+from tests.harness.filters import labelled, make_filter, with_parts
 from tests.harness.letters import letters
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
@@ -131,40 +131,6 @@ async def test_the_next_batch_is_read_while_one_is_on_its_way(
     assert {key: entry.weight for key, entry in entries.items()} == weights
 
 
-async def test_what_others_teach_between_two_batches_is_in_the_checks_of_the_second(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbstream.filter.lesson_groups.GROUP_SIZE", 6)
-    heaps, model = messages_by_label(80), Model(client, "test", 3600)
-    messages, of_others, in_bulk = heaps["spam"][:18], heaps["ham"], list[Result]()
-    reports = asyncio.Event()
-
-    def report(result: Result) -> None:
-        in_bulk.append(result)
-        reports.set()
-
-    async def with_others() -> AsyncIterator[Message]:
-        for number, message in enumerate(messages):
-            if number == 13:  # the second batch is full, and nothing of the third one is taught
-                while len(in_bulk) < 12:
-                    reports.clear()
-                    await reports.wait()
-                await teach(make_filter(client), of_others, "ham")
-            yield message
-
-    await make_filter(client).learn_many(labelled(with_others(), "spam"), SOURCE, report)
-    await model.client.flushall()
-    one = make_filter(client)
-    await teach(one, messages[:12], "spam")
-    await teach(one, of_others, "ham")
-    single = [await one.learn(message, "spam", "test") for message in messages[12:]]
-
-    assert [lesson.after for lesson in in_bulk[12:] if isinstance(lesson, FeedbackResult)] == [
-        lesson.after for lesson in single
-    ]
-    assert await stored(model) == await summed(model)
-
-
 async def test_messages_of_all_classes_are_learned_in_one_batch_as_if_one_after_another(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     both = [(Message.parse(raw), label) for label, raw in letters(60)]
@@ -205,23 +171,6 @@ async def test_a_label_that_is_no_class_ends_the_learning_and_what_came_before_i
 
     assert await stored(model) == await summed(model)
     assert len(lessons) == len(await live_entries(model)) >= GROUP_SIZE
-
-
-async def test_many_messages_are_relearned_and_unlearned_and_nothing_is_left(client: Redis) -> None:
-    spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    messages = [message for heap in messages_by_label(100).values() for message in heap]
-    await teach(spam_filter, messages[:70], "spam")
-
-    assert outcomes(await teach(spam_filter, messages, "ham")) == {
-        FeedbackOutcome.RELEARNED: 70,
-        FeedbackOutcome.LEARNED: 30,
-    }
-    assert await stored(model) == await summed(model)
-    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
-    assert outcomes(await teach(spam_filter, messages, "ham")) == {FeedbackOutcome.ALREADY: 100}
-    assert outcomes(await teach(spam_filter, messages, None)) == {FeedbackOutcome.UNLEARNED: 100}
-    assert outcomes(await teach(spam_filter, messages, None)) == {FeedbackOutcome.UNKNOWN: 100}
-    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
 class LateModel(Model):
@@ -294,112 +243,9 @@ async def test_where_redis_fails_between_two_classes_nothing_is_lost_or_doubled(
     assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
-class ReorderingModel(Model):
-    """A model whose first batch of lessons is answered after the second one, or fails then."""
-
-    def __init__(self, client: Redis, *, fails: bool) -> None:
-        super().__init__(client, "test", 3600)
-        self.fails = fails
-        self.is_first = True
-        self.second_is_done = asyncio.Event()
-
-    async def commit_lessons(self, batch: LessonBatch) -> list[Answer]:
-        if self.is_first:
-            self.is_first = False
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                await self.second_is_done.wait()
-            if self.fails:
-                raise StoreUnavailable("the connection was lost")
-            return await super().commit_lessons(batch)
-        answers = await super().commit_lessons(batch)
-        self.second_is_done.set()
-        return answers
-
-
-@pytest.mark.parametrize("fails", [False, True])
-async def test_parts_that_are_on_their_way_together_are_reported_in_order_up_to_one_that_fails(
-    client: Redis, monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
-    monkeypatch.setattr("nbstream.store.model.scripts.MAX_BATCH_LESSONS", 4)
-    messages, results = messages_by_label(40)["spam"][:12], list[Result]()
-    model = ReorderingModel(client, fails=fails)
-    learning = with_parts(make_filter(client), model=model).learn_many(
-        labelled(stream_of(messages), "spam"), SOURCE, results.append
-    )
-    if fails:
-        with pytest.raises(StoreUnavailable, match="lost"):
-            await learning
-        assert not results
-        learned = Counter({FeedbackOutcome.LEARNED: 4, FeedbackOutcome.ALREADY: 8})
-        assert outcomes(await teach(make_filter(client), messages, "spam")) == learned
-    else:
-        await learning
-        keys = [lesson.after.id for lesson in results if isinstance(lesson, FeedbackResult)]
-        assert keys == [message.key for message in messages]
-    assert await stored(model) == await summed(model)
-
-
-async def test_two_who_learn_the_same_messages_in_other_classes_at_once_leave_whole_lessons(client: Redis) -> None:
-    model, together = Model(client, "test", 3600), Together(2)
-    both = [(Message.parse(raw), label) for label, raw in letters(120)]
-
-    async def learn(is_swapped: bool) -> list[Result]:
-        async def labelled_messages() -> AsyncIterator[LabelledMessage]:
-            for message, label in both:
-                yield LabelledMessage(message, "ham" if is_swapped or label == "ham" else "spam")
-
-        spam_filter, results = make_filter(client), list[Result]()
-        spam_filter = with_parts(spam_filter, model=together.model(spam_filter.parts.model))
-        await spam_filter.learn_many(labelled_messages(), SOURCE, results.append)
-        return results
-
-    for results in await asyncio.gather(learn(is_swapped=False), learn(is_swapped=True)):
-        assert [one.after.id for one in results if isinstance(one, FeedbackResult)] == [
-            message.key for message, _ in both
-        ]
-
-    assert await stored(model) == await summed(model)
-    assert sum((await model.totals()).messages) == len(both)
-    assert await prequential_scores(model) == await prequential_scores_of_entries(model)
-
-
 async def spoil(model: Model, message: Message, field: str = "weight") -> None:
     """Make what the ledger holds of the message unreadable."""
     await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "much"})
-
-
-@pytest.mark.parametrize(("label", "field"), [("ham", "weight"), (None, "label")])
-async def test_an_unreadable_entry_is_reported_and_the_others_are_taught(
-    client: Redis, label: str | None, field: str
-) -> None:
-    site = await taught_site(client)
-    messages = messages_by_label(192)["spam"]
-    await teach(site.filter, messages, "spam")
-    await spoil(site.model, messages[3], field)
-
-    results: list[Result] = []
-    await site.filter.learn_many(labelled(stream_of(messages), label), SOURCE, results.append)
-    single_results: list[Result] = []
-    await site.filter.learn_many(labelled(stream_of(messages[3:4]), label), SOURCE, single_results.append)
-
-    assert (
-        str(results.pop(3))
-        == str(single_results[0])
-        == f"{messages[3].key}: a ledger entry cannot be read: another program wrote it"
-    )
-    done = FeedbackOutcome.RELEARNED if label else FeedbackOutcome.UNLEARNED
-    assert [lesson.outcome for lesson in results if isinstance(lesson, FeedbackResult)] == [done] * (
-        len(messages) - 1
-    )
-
-
-async def test_a_server_that_has_forgotten_the_script_gets_it_again(client: Redis) -> None:
-    spam_filter = make_filter(client)
-    await teach(spam_filter, messages_by_label(10)["ham"], "ham")
-    await client.script_flush()
-
-    assert outcomes(await teach(spam_filter, messages_by_label(60)["spam"], "spam")).total() > 16
-    assert await stored(Model(client, "test", 3600)) == await summed(Model(client, "test", 3600))
 
 
 class DeafModel(Model):

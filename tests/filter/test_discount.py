@@ -66,23 +66,6 @@ async def test_mail_unlike_learned_spam_is_unsure_and_says_why(taught: Filter) -
     assert "known from spam  " in text
 
 
-async def test_known_spam_keeps_its_verdict(taught: Filter) -> None:
-    spam = [raw for label, raw in letters(60, seed=8) if label == "spam"]
-    checks = [await taught.check(Message.parse(raw)) for raw in spam]
-
-    assert {check.verdict for check in checks} == {Verdict.SPAM}
-    assert not any(UNLIKE_SPAM in check.reason for check in checks)
-
-
-async def test_once_it_is_taught_as_spam_its_kind_is_known(taught: Filter) -> None:
-    for number in range(4):
-        await taught.learn(Message.parse(NEWS.replace(b"<0100@", b"<010%d@" % number)), "spam", "test")
-
-    check = await taught.check(Message.parse(NEWS.replace(b"<0100@", b"<0109@")))
-
-    assert check.verdict is Verdict.SPAM
-
-
 async def test_what_is_known_of_novelty_is_taken_back_exactly(taught: Filter) -> None:
     before = (await taught.parts.counts.look_up(CHECK_SUMS))[0].tolist()
     message = Message.parse(NEWS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -21,7 +20,6 @@ from nbstream.filter import (
     Check,
     CheckQueue,
     CheckSeconds,
-    CompositeObserver,
     FeedbackOutcome,
     FeedbackResult,
     FilterObserver,
@@ -38,10 +36,9 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
-from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.tokens.tokens import Tokens
-from tests.harness.filters import PRIZE, Together, budgeted_filter, labelled, make_filter, with_parts
+from tests.harness.filters import PRIZE, Together, labelled, make_filter, with_parts
 from tests.harness.letters import letters
 from tests.harness.mirrors import running
 from tests.harness.redis.proxy import Fate, Proxy
@@ -151,20 +148,6 @@ async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_
             assert await direct.check(Message.parse(raw)) == lesson.after
 
 
-async def test_every_check_and_lesson_is_observed_once(client: Redis) -> None:
-    recorder = Recorder()
-    spam_filter = make_filter(client, observer=recorder)
-
-    await spam_filter.check(PRIZE)
-    await spam_filter.learn(PRIZE, "spam", "smtp")
-
-    ((check, seconds),) = recorder.checks
-    assert check.id == PRIZE.key
-    assert set(seconds.by_stage()) == {"wait", "tokenize", "score"}
-    assert min(seconds.by_stage().values()) >= 0
-    assert [(lesson.outcome, source) for lesson, source in recorder.lessons] == [(FeedbackOutcome.LEARNED, "smtp")]
-
-
 async def test_a_check_in_the_queue_waits_while_those_before_it_are_tokenized(client: Redis) -> None:
     recorder = Recorder()
     spam_filter = make_filter(client, observer=recorder, check_queue=CheckQueue())
@@ -258,39 +241,6 @@ async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_el
     )
 
 
-async def test_a_remembered_explanation_is_of_the_moment_of_the_check_and_sums_to_the_score(client: Redis) -> None:
-    checked_messages = RecentMessages(client, Model(client, "test", 3600).keys, MemorySettings(), lambda _: None)
-    recorder = Recorder()
-    spam_filter = make_filter(client, CompositeObserver(recorder, RememberingObserver(checked_messages.remember)))
-    for label, raw in letters(30):
-        await spam_filter.learn(Message.parse(raw), label, "test")
-    _, raw = next(letters(1, seed=8))
-    seen = Message.parse(raw)
-    check = await spam_filter.check(seen)
-    await spam_filter.learn(seen, "spam", "test")
-    writing = asyncio.create_task(checked_messages.run())
-    await checked_messages.wait_until_written()
-    writing.cancel()
-    await asyncio.wait([writing])
-
-    remembered = await checked_messages.recall_with_explanation(seen.key)
-
-    assert remembered is not None
-    _, explanation = remembered
-    assert explanation is not None
-    assert explanation == check.explain(explanation.at)
-    assert (explanation.score, explanation.probability, explanation.verdict) == (
-        check.score,
-        check.probability,
-        str(check.verdict),
-    )
-    assert math.fsum([explanation.prior, *(clue.log_ratio for clue in explanation.clues)]) == explanation.score
-    assert [clue.token for clue in explanation.clues] == [clue.token for clue in check.clues]
-    assert len(explanation.clues) > 1
-    assert explanation.state.learned == check.state.learned
-    assert sum(explanation.state.learned.values()) == 30
-
-
 async def test_a_remembered_message_teaches_what_the_message_teaches_and_is_taken_back_exactly(
     client: Redis,
 ) -> None:
@@ -344,36 +294,6 @@ async def test_each_write_of_a_contested_entry_has_a_version_of_its_own(
     assert entry is not None
     assert entry.version not in versions
     assert (await model.totals()).messages == (0, 1)
-
-
-async def test_a_budget_is_guaranteed_once_enough_ham_was_learned_and_not_after_it_was_taken_back(
-    client: Redis,
-) -> None:
-    spam_filter, model = budgeted_filter(client, 0.3), Model(client, "test", 3600)  # 9 ham
-    spam, *hams = [Message.parse(raw) for _, raw in letters(11)]
-    await spam_filter.learn(spam, "spam", "test")
-    for message in hams[:8]:
-        await spam_filter.learn(message, "ham", "test")
-
-    before = await spam_filter.check(spam)
-    await spam_filter.learn(hams[8], "ham", "test")
-    guaranteed = await spam_filter.check(spam)
-    lesson = await spam_filter.learn(hams[9], "ham", "test")
-    entry = await model.entry(hams[9].key)
-    await spam_filter.learn(hams[9], "spam", "test")
-    relearned = await model.entry(hams[9].key)
-    await spam_filter.unlearn(hams[9], "test")
-    await spam_filter.unlearn(hams[8], "test")
-    after = await spam_filter.check(spam)
-
-    assert "needs 1 more ham to guarantee 30 %" in before.reason
-    assert guaranteed.thresholds.guaranteed
-    assert entry is not None
-    assert relearned is not None
-    first = PrequentialScore.unpack(entry.prequential_score)
-    assert (first.message_key, first.probability) == (hams[9].key, lesson.before.probability)
-    assert relearned.prequential_score == entry.prequential_score
-    assert not after.thresholds.guaranteed
 
 
 async def test_a_check_can_be_decided_by_another_policy(client: Redis) -> None:

@@ -24,7 +24,6 @@ from nbstream.store.model.model import Model
 from tests.harness.algebra import NOTHING, stored, summed
 from tests.harness.filters import labelled, make_filter, with_parts
 from tests.harness.letters import letters
-from tests.harness.model_archives import export_model, import_model, open_model
 from tests.harness.redis.redis_server import RedisServer
 
 MESSAGES = [Message.parse(raw) for _, raw in letters(8)]
@@ -146,23 +145,6 @@ async def test_a_kind_is_found_and_spam_has_none(client: Redis) -> None:
     assert spam_check.kind is None
 
 
-async def test_without_kinds_nothing_is_said_or_stored_of_them(client: Redis) -> None:
-    spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    await spam_filter.learn(MESSAGES[0], "ham", "test")
-
-    assert (await spam_filter.check(MESSAGES[1])).kinds is None
-    entry = await model.entry(MESSAGES[0].key)
-    assert entry is not None
-    assert [name for name, _ in entry.sums if b"/" in name] == []
-
-
-async def test_a_class_that_is_not_configured_is_refused(client: Redis) -> None:
-    with pytest.raises(ValueError, match="'receipt' is none of ham, newsletter, notification, spam"):
-        await filter_of(client).learn(MESSAGES[0], "receipt", "test")
-    with pytest.raises(ValueError, match="'newsletter' is none of ham, spam"):
-        await make_filter(client).learn(MESSAGES[0], "newsletter", "test")
-
-
 async def test_a_lesson_names_the_kind_and_what_it_was_before(client: Redis) -> None:
     spam_filter = filter_of(client)
 
@@ -199,22 +181,4 @@ async def test_a_lesson_names_the_kind_and_what_it_was_before(client: Redis) -> 
         False,
         True,
         True,
-    ]
-
-
-async def test_an_export_has_the_kinds(client: Redis) -> None:
-    spam_filter, model = filter_of(client), Model(client, "test", 3600)
-    await model.open(sign=True)
-    await teach(spam_filter, [(0, "newsletter"), (1, "notification"), (2, "ham"), (3, "spam")])
-
-    other = await open_model(client, "other")
-    await import_model(other, await export_model(model))
-
-    assert await stored(other) == await stored(model)
-    entries = await other.entries([message.key for message in MESSAGES[:4]])
-    assert [getattr(entry, "class_name", None) for entry in entries] == [
-        "newsletter",
-        "notification",
-        "ham",
-        "spam",
     ]

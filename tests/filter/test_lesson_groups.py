@@ -119,26 +119,6 @@ async def test_what_comes_while_a_group_is_on_its_way_is_the_next_group(client: 
     assert await stored(model) == await summed(model)
 
 
-async def test_what_an_answer_brings_about_at_once_joins_the_lessons_that_wait(client: Redis) -> None:
-    first, second, third = [one for label, one in LETTERS if label == "spam"][:3]
-    async with running(Mirror(Model(client, "test", 3600))) as mirror, asyncio.timeout(DEADLINE_SECONDS):
-        model = HeldModel(client)
-        spam_filter = with_parts(make_filter(client, counts=mirror), model=model)
-
-        async def learn_two() -> FeedbackResult:
-            await spam_filter.learn(first, "spam", "test")
-            return await spam_filter.learn(third, "spam", "test")
-
-        two = asyncio.create_task(learn_two())
-        await model.is_held.wait()
-        waiting = asyncio.create_task(spam_filter.learn(second, "spam", "test"))
-        await asyncio.sleep(0)
-        model.gate.set()
-        assert outcomes(await asyncio.gather(two, waiting)) == {FeedbackOutcome.LEARNED: 2}
-
-    assert await client.xlen(model.keys.changes) == 2
-
-
 async def test_the_labels_of_one_message_that_come_together_are_taught_in_their_order(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     labels = ("spam", "spam", "ham", "spam")
@@ -269,29 +249,6 @@ async def test_too_many_that_wait_are_refused(client: Redis, monkeypatch: pytest
     results = await learn_together(make_filter(client), LETTERS[:9])
 
     assert outcomes(results) == {FeedbackOutcome.LEARNED: 5, StoreUnavailable: 4}
-
-
-async def test_an_answer_that_does_not_come_is_no_longer_waited_for(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbstream.filter.lesson_groups._ANSWER_SECONDS", 0.2)
-    async with group_on_its_way(client, LETTERS[:9]) as (_, model, callers):
-        results = await asyncio.gather(*callers, return_exceptions=True)
-        model.gate.set()
-
-    assert outcomes(results) == {StoreUnavailable: 9}
-    assert await stored(model) == await summed(model)
-
-
-async def test_at_the_end_of_the_program_what_waits_is_refused(client: Redis) -> None:
-    async with group_on_its_way(client, LETTERS[:9]) as (spam_filter, _, callers):
-        others = [asyncio.create_task(spam_filter.learn(one, label, "test")) for label, one in LETTERS[9:12]]
-        await asyncio.sleep(0)
-        (teaching,) = spam_filter.parts.lesson_groups
-        teaching.cancel()
-        results = await asyncio.gather(*callers, *others, return_exceptions=True)
-
-    assert outcomes(results) == {StoreUnavailable: 12}
 
 
 async def test_a_group_whose_callers_have_gone_is_waited_for_but_not_for_ever(client: Redis) -> None:

@@ -68,10 +68,6 @@ CLUES = [
 ]
 
 
-def clued(probability: float, verdict: Verdict) -> Check:
-    return replace(check(probability, verdict, ham=200), clues=CLUES)
-
-
 @given(st.lists(st.binary(min_size=1, max_size=200), min_size=1), st.sampled_from(FeedbackOutcome))
 def test_the_line_is_printable_ascii_and_fits_into_a_reply(tokens: list[bytes], outcome: FeedbackOutcome) -> None:
     state = ModelState({"ham": 10**9, "spam": 10**9}, {"ham": 10**9 + 1, "spam": 10**9 + 1})
@@ -95,12 +91,3 @@ def test_the_line_is_printable_ascii_and_fits_into_a_reply(tokens: list[bytes], 
     assert text.isascii()
     assert text.isprintable()
     assert len(f"250 2.0.0 {text}; id={'x' * 24}\r\n") <= 512
-
-
-def test_clues_that_are_keyed_hashes_are_not_named() -> None:
-    """Nobody knows them; of a message at hand the words are known, and named."""
-    ham = replace(clued(0.01, Verdict.HAM), clues=(Clue(b"head:#AAAAAAAAAAAAAAA_", -3.0), Clue(b"body:x", 1.0)))
-    contradiction = Contradiction(has_most_weight=False, wait_seconds=None)
-    text = describe_lesson(FeedbackResult(FeedbackOutcome.LEARNED, "spam", ham, ham, contradiction))
-
-    assert "still ham, because of tokens that are stored as keyed hashes; to reinforce it" in text

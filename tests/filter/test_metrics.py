@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from nbstream.daemon.metrics import DaemonMetrics
@@ -45,15 +44,6 @@ def test_checks_are_exported_however_few_they_are_and_each_once() -> None:
         counted += checks
 
         assert lines(counted) <= set(metrics.registry.render().decode().splitlines())
-
-
-def test_checks_whose_discount_decides_are_counted() -> None:
-    metrics = DaemonMetrics.create(PYTHON)
-    for full_probability in (0.5, 0.98, 0.99, 1.0):
-        check = replace(CHECK, full_probability=full_probability)
-        metrics.filter.checked(check, SECONDS, None)
-
-    assert "nbstream_checks_discounted_total 2.0" in metrics.registry.render().decode().splitlines()
 
 
 COUNTING = """

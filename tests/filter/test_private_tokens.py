@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,21 +12,18 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.clues import Clue, TokenClues
 from nbstream.bayes.table_counts import make_counts
-from nbstream.daemon.assembly.filter import key_fingerprint, make_filter, make_model_tokenizer
+from nbstream.daemon.assembly.filter import make_filter, make_model_tokenizer
 from nbstream.daemon.config import Settings, make_settings
 from nbstream.engine.choice import PYTHON, Engine
-from nbstream.errors import StoreIncompatible
-from nbstream.filter import Check, FeedbackOutcome, FeedbackResult, Filter, RememberingObserver, TokenizedMessage
+from nbstream.filter import Check, FeedbackOutcome, Filter, RememberingObserver
 from nbstream.mail.message import Message
 from nbstream.policy.autolearn import LIMIT_CLUE
-from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.stored_form import pack_explanation
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.private_tokens import is_private
-from tests.harness.filters import labelled
 from tests.harness.letters import letters
 from tests.harness.native import native_library
 
@@ -89,28 +86,6 @@ async def test_a_message_at_hand_is_explained_in_its_own_words(tmp_path: Path, e
     assert {clue.token for check in (lesson.before, lesson.after) for clue in check.clues} <= words
 
 
-@pytest.mark.parametrize("is_tokenized", [False, True])
-async def test_one_of_many_messages_is_answered_in_words_too(
-    tmp_path: Path, engine: Engine, is_tokenized: bool
-) -> None:
-    """A command teaches one file in this way; messages that are taught in batches are only counted."""
-    settings = settings_of(tmp_path, private=True)
-    spam_filter, message = await taught(settings, engine), Message.parse(LETTERS[0][1])
-    taken = make_model_tokenizer(settings, engine).tokenize(message)
-    lessons: list[FeedbackResult | StoreIncompatible] = []
-
-    async def messages() -> AsyncIterator[Message | TokenizedMessage]:
-        yield taken if is_tokenized else message
-
-    await spam_filter.learn_many(labelled(messages(), "ham"), FeedbackSource("test"), lessons.append)
-    (lesson,) = lessons
-    assert isinstance(lesson, FeedbackResult)
-    assert taken.tokens.words
-    assert {clue.token for check in (lesson.before, lesson.after) for clue in check.clues} <= set(
-        taken.tokens.words
-    )
-
-
 async def test_what_the_filter_hides_is_hidden_from_its_observers(tmp_path: Path, engine: Engine) -> None:
     """The limit of automatic learning, which is no token, is shown to them as it is."""
     spam_filter = await taught(settings_of(tmp_path, private=True), engine)
@@ -158,12 +133,3 @@ async def test_what_is_remembered_of_a_check_has_no_word_and_can_be_taught_by_it
     assert lesson.outcome is FeedbackOutcome.LEARNED
     lesson = await spam_filter.unlearn(Message.parse(raw), "test")
     assert (lesson.outcome, bits(lesson.after.score)) == (FeedbackOutcome.UNLEARNED, bits(check.score))
-
-
-def test_a_process_keeps_its_key_although_the_file_is_lost(tmp_path: Path) -> None:
-    """Else a model that is opened later would be signed with a key that no message was hashed with."""
-    settings = settings_of(tmp_path, private=True)
-    before = key_fingerprint(settings)
-    (tmp_path / "private-tokens.key").unlink()
-    assert key_fingerprint(settings) == before
-    assert not (tmp_path / "private-tokens.key").exists()

@@ -22,7 +22,7 @@ from nbstream.filter import (
 )
 from nbstream.filter.sources import LessonStore
 from nbstream.mail.message import Message
-from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages
@@ -50,18 +50,6 @@ def make_filter(
         check_queue=check_queue,
     )
     return Filter(parts, FilterPolicy(ThresholdPolicy(), {"spam": 1, "ham": 1}))
-
-
-def budgeted_filter(client: Redis, rate: float) -> Filter:
-    model = Model(client, "test", 3600)
-    parts = FilterParts(
-        tokenizer=Tokenizer(),
-        classifier=Classifier(),
-        calibration=Calibration(),
-        model=model,
-        counts=model,
-    )
-    return Filter(parts, FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(rate)), {"spam": 1, "ham": 1}))
 
 
 class Together:

@@ -12,13 +12,6 @@ def test_waits_grow_with_each_failure_in_a_row_up_to_the_longest() -> None:
     assert backoff.failures == 9
 
 
-def test_waits_are_spread_over_the_upper_half_of_their_length() -> None:
-    draws = iter([0.0, 0.5, 0.9])
-    backoff = Backoff((2.0,), draw=lambda: next(draws))
-
-    assert [backoff.next_wait() for _ in range(3)] == [1.0, 1.5, 1.9]
-
-
 def test_after_a_success_the_waits_begin_anew() -> None:
     backoff = Backoff()
     for _ in range(5):

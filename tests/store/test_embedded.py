@@ -20,12 +20,11 @@ import nbstream
 from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.file_locks import daemon_pid, lock_daemon
 from nbstream.server.smtp_replies import error_reply
-from nbstream.store.embedded import LOG_BYTES, EmbeddedRedis
+from nbstream.store.embedded import EmbeddedRedis
 from nbstream.store.server_programs import (
     ServerVersion,
     find_servers,
     read_version_record,
-    write_version_record,
 )
 from tests.harness.daemon import wait_until
 
@@ -175,12 +174,6 @@ async def test_a_started_server_syncs_every_write_evicts_nothing_and_listens_on_
     assert settings["daemonize"] == "no"
 
 
-async def test_a_ledger_entry_is_one_piece_of_memory(new_user: NewUser) -> None:
-    async with Redis(unix_socket_path=await start(new_user()), decode_responses=True) as client:
-        await client.hset("entry", mapping={"version": "1", "tokens": 2500 * "x"})
-        assert await client.object("ENCODING", "entry") in {"listpack", "ziplist"}
-
-
 async def test_the_state_is_readable_by_its_owner_alone(new_user: NewUser, state_dir: Path) -> None:
     await start(new_user())
     paths = [state_dir, *state_dir.rglob("*")]
@@ -200,21 +193,6 @@ async def test_a_write_is_there_after_a_stop_and_a_start(new_user: NewUser) -> N
     await set_value(await start(embedded), "key", "value")
     embedded.close()
     assert await get(await start(embedded), "key") == b"value"
-
-
-async def test_start_returns_when_the_stored_data_is_loaded(new_user: NewUser) -> None:
-    embedded, n = new_user(), 300_000  # that many answer -LOADING for some tenths of a second
-    reader, writer = await asyncio.open_unix_connection(await start(embedded))
-    writer.write(b"".join(b"SET %d 0\r\n" % i for i in range(n)))
-    assert set(await reader.readexactly(n * len("+OK\r\n"))) == set(b"+OK\r\n")
-    writer.close()
-    await writer.wait_closed()
-    embedded.close()
-    reader, writer = await asyncio.open_unix_connection(await start(embedded))
-    writer.write(b"DBSIZE\r\n")  # redis-py would retry while it is loading
-    assert await reader.readline() == b":%d\r\n" % n
-    writer.close()
-    await writer.wait_closed()
 
 
 async def test_a_killed_server_is_started_again_with_every_acknowledged_write(
@@ -333,14 +311,6 @@ async def test_a_server_that_cannot_start_says_why_in_the_log_text_only(
     with pytest.raises(StoreUnavailable, match=r"did not start; its log ends:\n(.*\n)*.*AOF") as raised:
         await start(new_user())
     assert "AOF" not in str(error_reply(raised.value))
-
-
-async def test_a_long_log_is_put_aside_at_start(new_user: NewUser, state_dir: Path) -> None:
-    log = state_dir / "redis" / "redis.log"
-    log.parent.mkdir(parents=True)
-    log.write_bytes(b"line\n" * (LOG_BYTES // 5 + 1))
-    await start(new_user())
-    assert log.stat().st_size < LOG_BYTES
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can use what belongs to others")
@@ -465,17 +435,3 @@ def test_a_server_opens_the_state_of_its_own_family_up_to_its_version(
 )
 def test_the_version_is_read_from_the_output_of_the_server(text: str, version: str) -> None:
     assert str(ServerVersion.parse(text)) == version
-
-
-def test_the_version_record_never_goes_back(tmp_path: Path) -> None:
-    for number in ((7, 0, 15), (7, 2, 1), (7, 0, 15)):
-        write_version_record(tmp_path, ServerVersion("redis", number))
-    assert read_version_record(tmp_path) == ServerVersion("redis", (7, 2, 1))
-    assert [path.name for path in tmp_path.iterdir()] == ["server.json"]
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"server": "redis", "version": "new"}', "\udcff"])
-def test_an_unreadable_record_is_refused_and_says_what_belongs_there(tmp_path: Path, content: str) -> None:
-    (tmp_path / "server.json").write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(StoreIncompatible, match=r"server\.json"):
-        read_version_record(tmp_path)

@@ -91,20 +91,6 @@ async def test_lessons_go_to_the_primary_and_after_its_death_to_the_promoted_rep
         assert (await model.totals()).messages == (0, 2)
 
 
-@pytest.mark.soak
-async def test_a_primary_that_comes_back_as_a_replica_is_left_alone(servers: SentinelSet) -> None:
-    async with open_client(sentinel_options(servers)) as client:
-        model = await Model(client, "test", 3600).open()
-        old = servers.primary()
-        old.kill()
-        await until(lambda: teach(model, 1), 60)
-        old.start()
-        servers.wait_until_whole()
-
-        assert await teach(model, 2)
-        assert (await model.totals()).messages == (0, 2)
-
-
 async def test_a_watch_leaves_a_primary_that_was_replaced_and_still_runs(servers: SentinelSet) -> None:
     losses: list[str] = []
     options = sentinel_options(servers)
@@ -150,12 +136,6 @@ async def test_a_sentinel_that_was_cut_off_is_outvoted_by_a_newer_answer(servers
 
     servers.wait_until_whole()
     assert spam_messages(servers.primary()) == b"1"
-
-
-async def test_a_service_that_no_sentinel_knows_is_an_error_that_names_it(servers: SentinelSet) -> None:
-    async with open_client(sentinel_options(servers, "other")) as client:
-        with pytest.raises(StoreUnavailable, match="no Sentinel that answers knows other"):
-            await Model(client, "test", 3600).totals()
 
 
 async def test_users_passwords_and_certificates_hold_for_servers_and_sentinels(

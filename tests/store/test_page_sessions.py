@@ -8,7 +8,6 @@ import time
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import StoreUnavailable
 from nbstream.store.logins import (
     LINK_SECONDS,
     SESSION_SECONDS,
@@ -16,7 +15,6 @@ from nbstream.store.logins import (
     PageSessionStore,
     token_hash,
 )
-from tests.harness.redis.redis_server import RedisServer
 
 KEYS = LoginKeys("m")
 
@@ -42,11 +40,6 @@ async def test_a_session_is_found_until_it_is_ended(store: PageSessionStore) -> 
     await store.end_session(token)
     assert await store.find_session(token) is None
     assert await store.find_session(other) is not None
-
-
-async def test_a_link_is_no_session_and_a_session_is_no_link(store: PageSessionStore) -> None:
-    assert await store.find_session(await store.create_link("teach", "ann")) is None
-    assert await store.use_link(await store.create_session("teach", "ann")) is None
 
 
 async def test_everything_expires_and_nothing_is_prolonged(store: PageSessionStore, client: Redis) -> None:
@@ -102,13 +95,3 @@ async def test_what_another_program_wrote_is_no_session(
     token = await store.create_session("read", "ann")
     await client.set(KEYS.session(token_hash(token)), stored)
     assert await store.find_session(token) is None
-
-
-async def test_without_redis_nothing_is_said(own_redis: RedisServer) -> None:
-    async with Redis.from_url(own_redis.url) as client:
-        store = PageSessionStore(client, KEYS)
-        token = await store.create_session("read", "ann")
-        own_redis.stop()
-        for ask in (store.find_session(token), store.use_link(token)):
-            with pytest.raises(StoreUnavailable):
-                await ask

@@ -21,11 +21,11 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from nbstream.errors import StoreForbids, StoreNotPrimary, StoreRefuses, StoreUnavailable
+from nbstream.errors import StoreNotPrimary, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, Primary, ServerGuard, look_for_primary, open_client
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.redis_errors import loss_reason, store_error, store_errors
+from nbstream.store.redis_errors import loss_reason, store_error
 from nbstream.store.server_programs import find_servers
 from tests.harness.lessons import NOTE
 from tests.harness.redis.moving_address import MovingAddress, moving_address
@@ -183,17 +183,6 @@ async def test_a_restarted_server_is_another_server(own_redis: RedisServer) -> N
     await client.aclose()
 
 
-async def test_a_user_who_may_not_ask_who_the_server_is_can_use_it(own_redis: RedisServer) -> None:
-    async with open_client(ConnectionOptions(own_redis.url)) as admin:
-        await admin.acl_setuser("narrow", True, passwords="+x", keys="*", commands=["+@read", "+@write", "+hello"])
-    url = own_redis.url.replace("unix://", "unix://narrow:x@")
-    async with open_client(ConnectionOptions(url)) as client:
-        assert await client.set("a", "b")
-        guard = ServerGuard(client)
-        assert await client.get("a") == b"b"
-        guard.check()
-
-
 ERRORS: list[tuple[RedisError, str | None, type[StoreUnavailable]]] = [
     (ReadOnlyError("You can't write against a read only replica."), "readonly", StoreNotPrimary),
     (
@@ -223,20 +212,6 @@ def test_each_reply_means_what_it_says(
     assert type(store_error(error)) is kind
 
 
-async def test_a_server_that_wants_a_password_after_a_change_is_connected_to_anew(own_redis: RedisServer) -> None:
-    losses = Losses()
-    client = open_client(ConnectionOptions(own_redis.url), primary=Primary(losses.append))
-    await client.ping()
-    await client.config_set("requirepass", "new")
-    await client.client_kill_filter(skipme=False, _type="normal")
-
-    with pytest.raises(StoreForbids), store_errors():
-        await client.ping()
-
-    assert set(losses) == {"noauth"}
-    await client.aclose()
-
-
 def at_replica(primary: Primary) -> bool:
     return primary.is_replica
 
@@ -248,14 +223,3 @@ def refused(model: Model) -> bool:
 async def server_port(client: Redis) -> int:
     info = await client.info("server")
     return int(info["tcp_port"])
-
-
-async def test_a_guard_may_ask_before_the_first_connection(own_redis: RedisServer) -> None:
-    client = open_client(ConnectionOptions(own_redis.url))
-    guard = ServerGuard(client)
-
-    await guard.check_keys()
-
-    await client.ping()
-    guard.check()
-    await client.aclose()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from redis.asyncio import Redis
@@ -111,41 +110,6 @@ async def test_what_another_program_wrote_is_left_out(
 
     await until(lambda: sizes(followed) == {SITE: 1})
     assert len(await stored.entries(SITE)) == 1
-
-
-async def test_a_redis_that_lost_changes_is_read_as_a_whole(
-    client: Redis, stored: StoredSenderLists, followed: FollowedSenderLists
-) -> None:
-    await stored.add(ANN, ALLOW, sender("a.example"), "ann")
-    await until(lambda: sizes(followed) == {ANN: 1})
-
-    await client.flushall()
-
-    await until(lambda: sizes(followed) == {})
-
-
-async def test_changes_that_are_gone_lead_to_a_read_of_all_lists(
-    client: Redis, stored: StoredSenderLists, followed: FollowedSenderLists
-) -> None:
-    async with client.pipeline(transaction=True) as pipe:
-        pipe.hset(KEYS.sender_list(ANN), "a.example", "allow 1 ann")
-        pipe.zadd(KEYS.sender_list_owners, {ANN: 0})
-        pipe.xadd(KEYS.sender_list_changes, {"owner": BOB, "predecessor": "1-0"})
-        await pipe.execute()
-
-    await until(lambda: sizes(followed) == {ANN: 1})
-
-    await stored.add(BOB, ALLOW, sender("b.example"), "bob")
-    await until(lambda: sizes(followed) == {ANN: 1, BOB: 1})
-
-
-async def test_the_stream_names_no_owner_who_was_forgotten(client: Redis, stored: StoredSenderLists) -> None:
-    await stored.add(ANN, ALLOW, sender("a.example"), "ann")
-
-    await stored.forget(ANN)
-
-    entries: Any = await client.xrange(KEYS.sender_list_changes)
-    assert [b"owner" in fields for _, fields in entries] == [False]
 
 
 async def test_while_redis_is_away_the_last_copy_holds_and_afterwards_what_is_there(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import random
 import resource
@@ -22,7 +21,7 @@ import pytest
 
 from nbstream.store import state_file
 from nbstream.store.state_file import NAME, StateFile
-from tests.harness.waiting import DEADLINE_SECONDS, until
+from tests.harness.waiting import DEADLINE_SECONDS
 
 
 def insert(content: bytes) -> Callable[[sqlite3.Connection], int | None]:
@@ -173,21 +172,6 @@ def test_a_write_that_fails_in_the_middle_leaves_nothing(state: StateFile) -> No
     assert contents(state.path.parent) == [b"one", b"two"]
 
 
-def test_a_change_that_fails_takes_back_itself_alone(state: StateFile) -> None:
-    def fail(database: sqlite3.Connection) -> None:
-        insert(b"half")(database)
-        raise MemoryError
-
-    async def write_together() -> list[object]:
-        changes = [state.write_soon(insert(b"one")), state.write_soon(fail), state.write_soon(insert(b"two"))]
-        return await asyncio.gather(*changes, return_exceptions=True)
-
-    results = asyncio.run(write_together())
-
-    assert isinstance(results[1], MemoryError)
-    assert contents(state.path.parent) == [b"one", b"two"]
-
-
 @pytest.mark.parametrize("damage", ["text", "pages", "schema"])
 def test_a_damaged_file_says_what_to_do_and_keeps_what_it_has(state: StateFile, damage: str) -> None:
     state.write(insert(b"x" * 100_000))
@@ -239,20 +223,6 @@ def test_a_file_that_goes_away_meanwhile_is_followed_by_a_new_one(
         assert contents(tmp_path) == [b"one"]
 
 
-async def test_what_was_removed_leaves_the_disk(state: StateFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_file, "_TIDY_SECONDS", 0.01)
-    state.write(insert(b"secret prize " * 100_000))
-    state.write(insert(b"stays"))
-    state.write(lambda database: database.execute("DELETE FROM spooled_content WHERE id = 1"))
-
-    def on_disk() -> bytes:
-        return b"".join(path.read_bytes() for path in state.path.parent.iterdir())
-
-    await until(lambda: b"secret prize" not in on_disk())
-    assert len(on_disk()) < 200_000
-    assert contents(state.path.parent) == [b"stays"]
-
-
 # A disk that hangs
 
 
@@ -299,12 +269,3 @@ async def test_a_disk_that_hangs_does_not_hold_up_the_end(
             await waiting
     released.set()
     await hanging
-
-
-def test_a_closed_file_takes_nothing(state: StateFile) -> None:
-    state.write(insert(b"one"))
-    state.close()
-
-    with pytest.raises(OSError, match="closed") as caught:
-        state.write(insert(b"two"))
-    assert caught.value.errno == errno.EBADF

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.undo import (
     MessageUndo,
-    TooManyChanges,
     apply_undo,
     prepare_undo,
     selected_changes,
 )
 from tests.harness.algebra import stored
-from tests.harness.filters import make_filter
-from tests.harness.lessons import NOTE, TOKENS, change, entry
-from tests.harness.letters import letters
+from tests.harness.lessons import NOTE, TOKENS, entry
 from tests.harness.redis.proxy import LosesOneReply
 from tests.harness.redis.redis_server import RedisServer
 
@@ -127,27 +121,6 @@ async def test_a_restoration_can_be_undone(model: Model) -> None:
     assert await packed_entries(model, ["m1", "m2"]) == ledger
 
 
-@pytest.mark.parametrize("actor", ["ann", None])
-async def test_a_second_undo_changes_nothing(model: Model, actor: str | None) -> None:
-    await write(model, "m1", entry("spam", TOKENS), "ann")
-    await write(model, "m1", entry("ham", TOKENS), "ann")
-    await write(model, "m2", entry("ham", TOKENS), "ann")
-    await write(model, "m3", entry("ham", TOKENS), "ann")
-    await write(model, "m3", None, "ann")
-    await undo(model, HistorySelection(actor=actor))
-    before, entry_before = await stored(model), len(await history_records(model))
-
-    # The second time by ann herself: her own undos are then among the selected changes.
-    for undoer in ("root", "ann", "ann"):
-        assert not any(
-            message_undo.changes_ledger
-            for message_undo in await undo(model, HistorySelection(actor=actor), undoer)
-        )
-
-    assert await stored(model) == before == ({"ham": {}, "spam": {}}, {})
-    assert len(await history_records(model)) == entry_before
-
-
 async def test_after_a_crash_in_the_middle_the_rest_is_undone(model: Model) -> None:
     for number in range(6):
         await write(model, f"m{number}", entry("spam", TOKENS), "ann")
@@ -171,15 +144,6 @@ async def test_a_message_that_somebody_changes_meanwhile_is_not_restored(model: 
     assert not await apply_undo(model, message_undo, "root")
 
     assert await stored(model) == before
-
-
-async def test_the_same_restoration_four_times_at_once_is_written_once(model: Model) -> None:
-    await write(model, "m1", entry("spam", TOKENS), "ann")
-    (message_undo,) = await prepare_all(model, HistorySelection())
-
-    assert await asyncio.gather(*(apply_undo(model, message_undo, "root") for _ in range(4))) == [True] * 4
-
-    assert [message_undo.note.source for message_undo in await history_records(model)] == ["undo", "test"]
 
 
 async def test_a_restoration_whose_reply_is_lost_is_written_once(
@@ -207,46 +171,3 @@ async def test_an_expired_ledger_entry_makes_a_change_irreversible(model: Model)
 
     assert [refusal.reason for refusal in message_undo.plan.irreversible] == ["its ledger entry has expired"]
     assert await stored(model) == before
-
-
-async def test_a_change_that_the_history_has_lost_meanwhile_is_irreversible(model: Model) -> None:
-    await write(model, "m1", entry("spam", TOKENS), "ann")
-    ((key, changes),) = (await selected_changes(model, HistorySelection())).items()
-    await model.client.delete(model.keys.history)
-
-    message_undo = await prepare_undo(model, key, changes)
-
-    assert [refusal.reason for refusal in message_undo.plan.irreversible] == ["no longer in the history"]
-    assert not message_undo.changes_ledger
-
-
-async def test_no_more_of_the_history_is_read_than_allowed(model: Model) -> None:
-    for message in ("m1", "m2", "m3"):
-        await write(model, message, entry("spam", TOKENS), "ann")
-
-    assert len(await selected_changes(model, HistorySelection(actor="ann"), 3)) == 3
-    with pytest.raises(TooManyChanges):
-        await selected_changes(model, HistorySelection(actor="nobody"), 2)
-
-
-async def test_the_lessons_of_a_poisoner_are_removed_to_the_last_integer(client: Redis) -> None:
-    """Weights depend on the model, so the expected model gets ann's entries as they were stored."""
-    spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    generator = random.Random(5)
-    stream = [(label, Message.parse(raw), generator.choice(["ann", "mallory"])) for label, raw in letters(60)]
-    for label, message, actor in stream:
-        wrong = "ham" if label == "spam" else "spam"
-        await spam_filter.learn(message, wrong if actor == "mallory" else label, "smtp", actor)
-        if generator.random() < 0.3:
-            await spam_filter.learn(message, label, "smtp", actor)
-    expected = Model(client, "expected", 3600)
-    for _, message, actor in stream:
-        entry_before = await model.entry(message.key)
-        if actor == "ann":
-            await change(expected, message.key, entry_before)
-
-    await undo(model, HistorySelection(actor="mallory"))
-
-    assert await stored(model) == await stored(expected)
-    keys = [message.key for _, message, _ in stream]
-    assert await packed_entries(model, keys) == await packed_entries(expected, keys)

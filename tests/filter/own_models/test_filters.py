@@ -130,15 +130,6 @@ async def test_an_own_model_that_cannot_be_loaded_in_time_leaves_the_common_verd
         assert check.score == common.score
 
 
-async def test_recipients_of_the_same_model_have_the_very_same_filter(client: Redis) -> None:
-    async with open_site(client) as site:
-        filters = await site.filters.for_recipients([ANN, BOB, "ann+x@EXAMPLE.org", "eve@home.example"])
-
-        assert filters[0] is filters[2]
-        assert filters[3] is site.common
-        assert len({id(own) for own in filters}) == 3
-
-
 async def test_very_many_users_of_one_message_are_checked_by_the_common_model(client: Redis) -> None:
     async with open_site(client) as site:
         addresses = [f"user{number}@example.org" for number in range(MAX_MODELS_OF_A_MESSAGE + 10)]
@@ -148,17 +139,6 @@ async def test_very_many_users_of_one_message_are_checked_by_the_common_model(cl
         own_models = [own.own_model for own in filters]
         assert own_models[0] == "example.org/user0"
         assert own_models.count("?") == 10
-
-
-async def test_addresses_that_are_no_text_or_very_long_have_filters_too(client: Redis) -> None:
-    async with open_site(client) as site:
-        long = ["x" * 4000 + f"{number}@example.org" for number in range(20)]
-
-        filters = await site.filters.for_recipients([ANN, "a\udcff@example.org", *long])
-
-        assert [own.own_model for own in filters[:2]] == ["example.org/ann", "example.org/a%ED%B3%BF"]
-        assert all(own is site.common for own in filters[2:])
-        assert not set(long) & set(site.filters._known_levels)  # strangers choose them
 
 
 async def test_a_message_with_very_many_recipients_lets_other_work_go_on(client: Redis) -> None:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import weakref
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import OwnModelUse
 from nbstream.filter.own_models.index import (
@@ -58,19 +55,6 @@ async def test_the_models_that_were_used_least_recently_make_room(client: Redis)
         assert site.models.bytes_used <= 100_000
         assert site.models.find("user9@example.org")
         assert site.models.find("user0@example.org") is None
-
-
-async def test_a_model_that_was_removed_is_loaded_anew(client: Redis) -> None:
-    async with open_site(client, "{address}") as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
-        keys = own_model(client, ANN).keys
-        await client.delete(*[key async for key in client.scan_iter(keys.pattern)])
-
-        await client.xadd(keys.changes, {"sequence": 0})
-
-        await until(lambda: site.models.find(ANN) is None)
-        own = await site.models.load(ANN)
-        assert own.totals == Totals()
 
 
 async def test_a_change_that_cannot_be_read_ends_no_follower(client: Redis) -> None:
@@ -153,15 +137,6 @@ async def test_a_reply_that_cannot_be_read_leaves_the_common_verdict(client: Red
             await site.models.load(ANN)
 
 
-async def test_nothing_is_loaded_after_the_end(client: Redis) -> None:
-    async with open_site(client, "{address}") as site:
-        others = asyncio.all_tasks()
-        loading = asyncio.ensure_future(site.models.load(ANN))
-        await asyncio.sleep(0)
-    assert not (asyncio.all_tasks() - others - {loading})
-    assert loading.cancelled() or loading.done()
-
-
 async def test_models_are_followed_while_redis_refuses_to_write(own_redis: RedisServer) -> None:
     client = open_client(ConnectionOptions(own_redis.url))
     async with open_site(client, "{address}") as site:
@@ -174,19 +149,6 @@ async def test_models_are_followed_while_redis_refuses_to_write(own_redis: Redis
 
         assert site.models.find(ANN) is counts
     await client.aclose()
-
-
-async def test_what_is_dropped_gives_its_memory_back_at_once(client: Redis) -> None:
-    async with open_site(client, "{address}") as site:
-        await (await site.filter_of(ANN)).check(news(1))
-        dropped = weakref.ref(await site.models.load(ANN))
-
-        gc.disable()
-        try:
-            site.models.drop(ANN)
-            assert dropped() is None
-        finally:
-            gc.enable()
 
 
 async def test_lessons_of_two_processes_at_the_same_moment_all_count_in_both(client: Redis) -> None:
@@ -226,33 +188,6 @@ async def until_listed(site: Site, name: str = ANN) -> None:
     """Until the process has a copy of the index, and the model is in it."""
     site.models.untaught("")
     await until(lambda: site.models.untaught("") is not None and site.models.untaught(name) is None)
-
-
-async def test_random_recipients_take_no_place_of_a_model_that_was_taught(client: Redis) -> None:
-    async with open_site(client, "{address}", max_bytes=100_000) as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
-        await until_listed(site)
-        loads = site.models.loads
-
-        for number in range(40):
-            assert (
-                await site.filter_of(f"stranger{number}@example.org")
-            ).own_model == f"stranger{number}@example.org"
-
-        assert site.models.find(ANN)
-        assert (site.models.cached, site.models.loads) == (1, loads)
-
-
-async def test_a_model_that_nobody_has_taught_checks_as_one_that_was_loaded(client: Redis) -> None:
-    async with open_site(client, "{domain}/{local}") as site, open_site(client, follows=False) as other:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
-        await until_listed(site, "example.org/ann")
-
-        loaded = await (await other.filter_of(BOB)).check(news(2))
-        check = await (await site.filter_of(BOB)).check(news(2))
-
-        assert (check.score, check.probability, check.own) == (loaded.score, loaded.probability, loaded.own)
-        assert other.models.cached > 0
 
 
 async def test_a_model_that_another_process_teaches_is_loaded_from_then_on(client: Redis) -> None:

@@ -72,21 +72,6 @@ async def test_a_delivered_message_is_learned_as_it_was_checked(
     await assert_learned_as_it_was_checked(client)
 
 
-async def test_labels_of_one_message_are_learned_in_their_order(dovecot: RunningDovecotListener) -> None:
-    for label in ["spam", "ham"] * 10:
-        assert await dovecot.send(report(label)) == TAKEN
-    await dovecot.until_learned()
-    assert dovecot.learned == {"spam": 0, "ham": 1}
-    assert dovecot.metric("nbstream_feedback_total", source="dovecot", label="ham", outcome="relearned") == 10
-
-
-async def test_many_at_once_are_all_learned(dovecot: RunningDovecotListener) -> None:
-    answers = await asyncio.gather(*(dovecot.send(report("spam", numbered(n))) for n in range(100)))
-    assert set(answers) == {TAKEN}
-    await dovecot.until_learned()
-    assert dovecot.learned == {"spam": 100, "ham": 0}
-
-
 async def test_what_waits_is_learned_after_a_restart(client: Redis, tmp_path: Path) -> None:
     await add_all(tmp_path, [SpooledMessage("spam", "user ann", 1, PRIZE)])
     async with open_dovecot(client, tmp_path) as dovecot:
@@ -217,24 +202,6 @@ async def test_a_message_that_cannot_be_learned_is_set_aside_and_the_others_are_
     (kept,) = (dovecot.folder / FAILED / "spam").iterdir()
     assert kept.read_bytes() == poison
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-
-
-async def test_a_full_spool_refuses_and_takes_again_when_it_has_room(client: Redis, tmp_path: Path) -> None:
-    large = PRIZE + b"x" * 100_000
-    async with open_dovecot(client, tmp_path, spool_max_bytes=100_000) as dovecot:
-        assert await dovecot.send(report("spam", large)) == REFUSED
-        assert dovecot.metric("nbstream_spool_messages_total", outcome="refused") == 1
-        assert await dovecot.send(report("spam")) == TAKEN
-        await dovecot.until_learned()
-
-
-async def test_another_process_learns_when_the_first_has_ended(client: Redis, tmp_path: Path) -> None:
-    async with open_dovecot(client, tmp_path) as first, open_dovecot(client, tmp_path) as second:
-        assert first.listener._learning is not None
-        first.listener._learning.cancel()
-        assert await second.send(report("spam")) == TAKEN
-        await until(lambda: second.metric("nbstream_spool_messages_total", outcome="learned") == 1)
-        await second.until_learned()
 
 
 # Clients

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import FeedbackRefused, NbstreamError, RelayUnavailable
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -88,17 +86,6 @@ async def test_a_message_is_explained_by_its_id(http: RunningHttpListener) -> No
     assert learned["now"]["learned"] == {"ham": 0, "spam": 1}
 
 
-async def test_the_state_of_the_model_is_returned(http: RunningHttpListener) -> None:
-    await http.ask("/v1/learn?label=spam", PRIZE)
-
-    state = (await http.ask("/v1/model")).json
-
-    assert (state["name"], state["state"]) == ("default", "learning 1/2")
-    assert (state["learned"], state["needed"]) == ({"ham": 0, "spam": 1}, {"ham": 1, "spam": 1})
-    assert state["tokens"] > 5
-    assert (state["thresholds"]["spam"], state["lag_seconds"]) == (0.99, 0)
-
-
 async def test_a_text_is_no_mail(http: RunningHttpListener) -> None:
     text = b"From: Ann <ann@example.org>\nDate: tonight?"
 
@@ -107,20 +94,6 @@ async def test_a_text_is_no_mail(http: RunningHttpListener) -> None:
 
     assert as_text["id"] == Message.from_text(text.decode()).key
     assert as_mail["id"] != as_text["id"]
-
-
-async def test_a_text_in_its_charset_is_the_same_text(http: RunningHttpListener) -> None:
-    texts = {"utf-8": "Grüße", "iso-8859-1": "Grüße", "utf-16": "Grüße", "no-such": "Grüße", "idna": "Grüße"}
-    answers = [
-        await http.ask(
-            "/v1/check",
-            text.encode(name if name not in {"no-such", "idna"} else "utf-8"),
-            Content_Type=f"text/plain; charset={name}",
-        )
-        for name, text in texts.items()
-    ]
-
-    assert len({answer.json["id"] for answer in answers}) == 1
 
 
 @pytest.mark.parametrize(
@@ -226,21 +199,6 @@ class Broken:
         raise self.error
 
 
-@pytest.mark.parametrize(("error", "status"), [(FeedbackRefused, 500), (RelayUnavailable, 503)])
-async def test_an_error_that_no_request_should_meet_is_logged_as_a_fault(
-    http: RunningHttpListener, error: type[NbstreamError], status: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    broken: Any = Broken(error("inner detail"))
-    http.listener.apply(replace(http.runtime, spam_filter=broken))
-
-    answer = await http.ask("/v1/check", PRIZE)
-
-    assert answer.status == status
-    assert b"inner" not in answer.body
-    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert "inner detail" in str(record.exc_info)
-
-
 async def test_a_user_who_says_it_again_reinforces_and_may_take_it_back(http: RunningHttpListener) -> None:
     await teach_dispute(http.spam_filter)
     before = (await http.ask("/v1/model")).json["learned"]
@@ -284,11 +242,3 @@ async def test_a_kind_is_taught_and_a_check_says_which_one_a_message_is(client: 
     assert kind["missing"] == {"notification": 20}
     assert record["kind"] == kind
     assert (other["verdict"], "kind" in other) == ("spam", False)
-
-
-async def test_a_label_that_is_no_class_is_refused(client: Redis, tmp_path: Path) -> None:
-    async with open_http(client, tmp_path, change=with_kinds) as http:
-        answer = await http.ask("/v1/learn?label=receipt", LUNCH)
-
-    assert answer.status == 400
-    assert answer.json["detail"] == "label must be one of ham, newsletter, notification, spam"

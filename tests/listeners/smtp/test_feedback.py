@@ -15,7 +15,6 @@ from nbstream.server.connections import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.harness.disputes import DISPUTED, teach_dispute
-from tests.harness.redis.redis_server import RedisServer
 from tests.harness.runtimes import LOOPBACK, make_runtime
 from tests.harness.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
@@ -99,32 +98,10 @@ async def test_feedback_travels_alone(smtp: RunningSmtp, first: str, second: str
     assert (await dialogue.say(f"RCPT TO:<{second}>")).startswith("452 4.5.3")
 
 
-async def test_feedback_is_not_delivered(smtp: RunningSmtp) -> None:
-    await smtp.send(wrap_as_forward(PRIZE), SPAM)
-
-    assert smtp.delivered() == []
-    assert smtp.metric("nbstream_messages_total", listener="smtp", verdict="unsure") == 0
-
-
 async def test_feedback_is_learned_while_the_next_hop_is_away(client: Redis, tmp_path: Path) -> None:
     away = SmtpNextHop(SmtpServer("127.0.0.1", 1), RelaySettings(connect_timeout_seconds=1))
     async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
         assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned")
-
-
-async def test_while_redis_is_away_mail_is_scored_and_feedback_deferred(
-    own_redis: RedisServer, own_client: Redis, tmp_path: Path
-) -> None:
-    async with open_smtp_listener(own_client, tmp_path / "m") as smtp:
-        await smtp.send(wrap_as_forward(PRIZE), SPAM)
-        own_redis.stop()
-
-        assert (await smtp.send(wrap_as_forward(LUNCH), HAM)).startswith("451 4.3.0")
-        assert "probability=0.5" in await smtp.send(PRIZE, parameters=["XVERDICT"])
-        assert smtp.metric("nbstream_feedback_total", source="smtp", label="ham", outcome="failed") == 1
-
-        own_redis.start()
-        assert (await smtp.send(wrap_as_forward(LUNCH), HAM)).startswith("250 2.0.0 learned")
 
 
 async def test_a_mail_server_names_who_teaches_through_it(smtp: RunningSmtp) -> None:
@@ -203,17 +180,6 @@ async def test_a_peer_that_is_no_trusted_proxy_may_name_nobody(client: Redis, tm
         talk = await smtp.talk()
         assert "XFORWARD" not in await talk.hello()
         assert (await talk.say("XFORWARD ADDR=192.0.2.7")).startswith("550")
-
-
-async def test_after_a_proxy_has_named_one_client_mail_of_nobody_is_not_its_own(smtp: RunningSmtp) -> None:
-    smtp.listener.apply(teaching(smtp, Teachers(LOOPBACK, checks_forwarded=True)))
-    talk = await smtp.talk()
-    await talk.hello()
-    await talk.say("XFORWARD ADDR=127.0.0.9")
-    for reply in ("250 2.1.5", "550 5.7.1"):
-        await talk.say("MAIL FROM:<a@b>")
-        assert (await talk.say(f"RCPT TO:<{SPAM}>")).startswith(reply)
-        await talk.say("RSET")
 
 
 async def test_a_person_who_says_it_again_is_believed_and_a_retry_is_not(smtp: RunningSmtp) -> None:

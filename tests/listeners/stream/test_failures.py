@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import ConfigError, CountsFull, StoreUnavailable
 from nbstream.listeners.stream import queue as stream_queue
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
@@ -99,47 +97,6 @@ async def test_a_slow_entry_stays_claimed_by_its_worker(
         await one.answered(stream_id)
         assert len(one.filter.begun + other.filter.begun) == 1
         assert one.entries("claimed") + other.entries("claimed") == 0
-
-
-async def test_an_active_entry_that_its_own_worker_claims_is_not_tried_twice(
-    client: Redis, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with working(client, shared_redis.url, claim_seconds=0.3, tries=1000) as worker:
-        monkeypatch.setattr(worker.queue, "renew_claims", AsyncMock())
-        stream_id = (await worker.add(text="slow")).decode()
-
-        async def was_claimed_twice() -> bool:
-            keys, group = worker.model.keys, stream_queue.CONSUMER_GROUP
-            pending: Any = await client.xpending_range(keys.incoming, group, "-", "+", 1)
-            return bool(pending) and pending[0]["times_delivered"] >= 3
-
-        await until(lambda: worker.filter.begun == ["slow"])
-        await until(was_claimed_twice)
-        assert worker.listener._bytes_in_flight.reserved == len("textslow")
-        worker.filter.go.set()
-
-        await worker.answered(stream_id)
-        assert worker.filter.begun == ["slow"]
-        assert worker.entries("claimed") == 0
-        await until(lambda: worker.listener._bytes_in_flight.reserved == 0)
-        assert "verdict" in await worker.answer(text=HAM)
-
-
-async def test_nothing_is_claimed_while_claims_cannot_be_renewed(
-    client: Redis, shared_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with working(client, shared_redis.url, claim_seconds=0.3, tries=1) as worker:
-        monkeypatch.setattr(worker.queue, "renew_claims", AsyncMock(side_effect=StoreUnavailable("away")))
-        stream_id = (await worker.add(text="slow")).decode()
-        await until(lambda: worker.filter.begun == ["slow"])
-        await asyncio.sleep(1)  # three times the claim time; nothing must happen meanwhile
-        assert worker.entries("dead") == 0
-        monkeypatch.undo()
-
-        worker.filter.go.set()
-
-        await worker.answered(stream_id)
-        assert "verdict" in (await worker.answers())[0]
 
 
 async def test_the_entries_of_a_dead_worker_are_taken_over(client: Redis, shared_redis: RedisServer) -> None:
@@ -236,23 +193,3 @@ async def test_a_key_of_another_type_is_logged_and_waited_for(
         await client.delete(keys.incoming)
 
         assert "verdict" in await worker.answer(text=HAM)
-
-
-async def test_a_lesson_that_stays_impossible_is_refused(worker: Worker) -> None:
-    worker.filter.error = CountsFull("the weights have grown; this is for the log")
-
-    refused = await worker.answer(text=SPAM, label="spam")
-
-    assert refused["error"] == "Learning is not possible until this has been seen to, please try again later"
-
-
-async def test_an_error_that_no_entry_should_meet_is_logged_as_a_fault(
-    worker: Worker, caplog: pytest.LogCaptureFixture
-) -> None:
-    worker.filter.times, worker.filter.error = 1, ConfigError("redis://secret@host")
-
-    answer = await worker.answer(text="poison")
-
-    assert answer["error"] == "This failed, the log says why"
-    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
-    assert "secret" in record.getMessage()

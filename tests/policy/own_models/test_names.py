@@ -13,7 +13,6 @@ from nbstream.policy.own_models.names import (
     OwnModelNames,
     bucket_of,
     is_own_model_name,
-    levels_of_name,
     read_alias_lines,
 )
 from tests.mail.test_addresses import SPELLINGS
@@ -54,10 +53,6 @@ def test_a_local_part_that_needs_quotation_marks_has_them_no_more_in_a_name() ->
     assert NAMES.levels_of('"ann b"@example.org') == ("example.org", "example.org/ann%20b")
 
 
-def test_without_rules_everybody_has_the_common_model_alone() -> None:
-    assert OwnModelNames().levels_of("ann@example.org") == ()
-
-
 @pytest.mark.parametrize(
     "address",
     [
@@ -83,12 +78,6 @@ def test_two_users_never_share_a_model(local: str, domain: str) -> None:
     assert all(map(is_own_model_name, own))
 
 
-def test_another_character_that_looks_like_one_of_a_name_is_another_user() -> None:
-    """The lower case of the Kelvin sign is a k."""
-    assert NAMES.levels_of("\N{KELVIN SIGN}urt@example.org") != NAMES.levels_of("kurt@example.org")
-    assert NAMES.user_of("\N{KELVIN SIGN}URT@example.org") == "\N{KELVIN SIGN}urt@example.org"
-
-
 @pytest.mark.parametrize("text", ["", "/", "a/b/c", "{user}", "{domain}/", "x y", "a:b", "{{domain}}"])
 def test_a_template_that_names_nothing_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be a name"):
@@ -110,14 +99,6 @@ def test_addresses_of_bytes_that_are_no_utf_8_have_names_of_their_own(one: bytes
 
     assert all(map(is_own_model_name, (*own, *others)))
     assert (own == others) == (names.user_of(users[0]) == names.user_of(users[1]))
-
-
-def test_a_lone_surrogate_has_a_name() -> None:
-    assert NAMES.levels_of("\ud800@example.org") == ("example.org", "example.org/%ED%A0%80")
-
-
-def test_the_levels_of_a_name() -> None:
-    assert levels_of_name("example.org/ann") == ("example.org", "example.org/ann")
 
 
 def test_models_are_spread_over_the_groups_of_keys() -> None:

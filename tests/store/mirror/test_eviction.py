@@ -14,17 +14,13 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
-from nbstream.filter import Filter
-from nbstream.mail.message import Message
 from nbstream.server.background import BackgroundTasks
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.eviction import START_SHARE, TARGET_SHARE, Evictor
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from tests.harness.algebra import stored
-from tests.harness.filters import make_filter
 from tests.harness.lessons import MESSAGES, TOKENS, Step, change, entry, steps
-from tests.harness.letters import letters
 from tests.harness.mirrors import running
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import until
@@ -161,37 +157,6 @@ async def test_an_eviction_reaches_its_target_though_more_is_learned_while_it_go
     assert await vocabulary(model) >= {b"later%d" % n for n in range(500)}
 
 
-async def test_sums_stay_and_do_not_count(model: Model, mirror: Mirror) -> None:
-    sums = [(b"=s%d" % n, 1) for n in range(10_001)]
-    await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)], 7, sums))
-    await caught_up(model, mirror)
-
-    assert await make_evictor(model, mirror, LIMIT).evict_once() == 10_001 - TARGET
-
-    counts, totals = await stored(model)
-    assert {name: counts["spam"][name] for name, _ in sums} == dict(sums)
-    assert totals == {b"messages:spam": 1, b"tokens:spam": 7 * TARGET, b"vocabulary": TARGET}
-    assert (await mirror.look_up([b"=s0", b"=s10000"]))[0].tolist() == [[0, 1], [0, 1]]
-
-
-async def test_a_flood_of_noise_changes_no_verdict(client: Redis, model: Model, mirror: Mirror) -> None:
-    spam_filter: Filter = make_filter(client, counts=mirror)
-    mail = [(label, Message.parse(raw)) for label, raw in letters(160)]
-    for label, message in mail[:120]:
-        await spam_filter.learn(message, label, "test")
-    before = [(await spam_filter.check(message)).verdict for _, message in mail[120:]]
-    assert {verdict.is_spam for verdict in before} == {True, False}
-
-    for number in range(200):
-        noise = [b"%d.%d" % (number, word) for word in range(150)]
-        await change(model, f"noise{number}", entry(CLASSES[number % 2], noise, 100))
-    await caught_up(model, mirror)
-    await make_evictor(model, mirror, LIMIT).evict_once()
-
-    assert mirror.vocabulary_size == TARGET
-    assert [(await spam_filter.check(message)).verdict for _, message in mail[120:]] == before
-
-
 # Totals and counts
 
 
@@ -227,32 +192,6 @@ async def test_totals_are_the_sums_of_the_counts_whatever_is_forgotten_in_betwee
     await model.evict(TOKENS, np.maximum(counts, 0), 0)
     _, totals = await stored(model)
     assert totals == {}
-
-
-async def test_counts_below_zero_count_towards_the_limit(model: Model, mirror: Mirror) -> None:
-    tokens = [b"t%d" % n for n in range(10_001)]
-    async with running_evictor(make_evictor(model, mirror, LIMIT)):
-        for number in range(3):  # 27,000 tokens are forgotten in all, and then taken back
-            await change(model, f"m{number}", entry("spam", [b"%d:" % number + token for token in tokens]))
-        await until(lambda: mirror.vocabulary_size <= LIMIT)
-        for number in range(3):
-            await change(model, f"m{number}", None)
-        await until(lambda: len(mirror.snapshot()[0]) <= LIMIT)
-    await assert_totals_match(model)
-
-
-async def test_a_token_learned_after_its_counts_were_read_stays(model: Model) -> None:
-    await change(model, "m1", entry("spam", TOKENS, 5))
-    counts_before, _ = await model.look_up(TOKENS)
-    await change(model, "m2", entry("ham", TOKENS[:3], 1))
-
-    eviction = await model.evict(TOKENS, counts_before, 0)
-
-    assert eviction is not None
-    assert eviction.tokens == len(TOKENS) - 3
-    counts, totals = await stored(model)
-    assert counts == {"ham": dict.fromkeys(TOKENS[:3], 1), "spam": dict.fromkeys(TOKENS[:3], 5)}
-    assert totals[b"vocabulary"] == 3
 
 
 # When Redis is in trouble

@@ -28,12 +28,6 @@ async def equals_redis(mirror: Mirror, model: Model, tokens: list[bytes]) -> boo
     return bool((ours == theirs).all()) and our_totals == their_totals
 
 
-async def later_than(model: Model, moment: tuple[int, int]) -> bool:
-    """Whether the server's clock shows a later millisecond."""
-    seconds, microseconds = await model.client.time()
-    return (seconds, microseconds // 1000) > (moment[0], moment[1] // 1000)
-
-
 async def later_than_change(model: Model, change_id: bytes | None) -> bool:
     """Whether the server's clock shows a later millisecond than that of the change."""
     seconds, microseconds = await model.client.time()
@@ -96,14 +90,6 @@ async def test_a_mirror_that_loads_under_writers_ends_equal(mirrored: Mirrored, 
             assert await equals_redis(follower, model, [*tokens, b"=x", b"=messages"])
 
 
-async def test_a_server_that_lost_everything_is_scanned_again(mirrored: Mirrored, model: Model) -> None:
-    async with mirrored(model) as mirror:
-        await change(model, "m1", entry("spam", TOKENS))
-        await model.client.flushall()
-
-        await until(lambda: equals_redis(mirror, model, TOKENS))
-
-
 async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_again(
     mirrored: Mirrored, own_redis: RedisServer
 ) -> None:
@@ -153,31 +139,6 @@ async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(
     assert 0 < min(blocks) <= max(blocks) < 800
 
 
-async def test_a_redis_that_answers_nothing_is_not_followed(mirrored: Mirrored, own_redis: RedisServer) -> None:
-    follower = Model(open_client(ConnectionOptions(own_redis.url, timeout_seconds=1), retries=0), "test", 3600)
-    async with mirrored(follower) as mirror:
-        own_redis.hang()
-
-        await until(lambda: not mirror.following)
-        assert mirror.lag_seconds > 0
-    await follower.client.aclose()
-
-
-async def test_wait_until_applied_does_not_mistake_old_counts_for_new_ones(
-    mirrored: Mirrored, model: Model
-) -> None:
-    async with mirrored(model) as mirror:
-        for number in range(3):
-            await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
-        await model.client.flushall()
-        emptied = await model.client.time()
-        await until(lambda: later_than(model, emptied))  # ids are milliseconds: the same one could come again
-
-        await mirror.wait_until_applied(await change(model, "m9", entry("ham", TOKENS)) or b"")
-
-        assert await equals_redis(mirror, model, TOKENS)
-
-
 async def test_wait_until_applied_fails_for_a_change_that_never_arrives(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,18 +175,6 @@ async def test_a_server_that_goes_on_with_other_changes_behind_the_same_connecti
         await until(lambda: mirror.loads > 1)
         assert await equals_redis(mirror, model, TOKENS)
     await other_client.aclose()
-
-
-async def test_the_change_before_one_that_names_it_is_not_asked_for(mirrored: Mirrored, model: Model) -> None:
-    async with mirrored(model) as mirror:
-        await model.client.config_resetstat()
-        for number in range(5):
-            await mirror.wait_until_applied(await change(model, f"m{number}", entry("spam", TOKENS)) or b"")
-        stats: Any = await model.client.info("commandstats")
-
-        assert stats["cmdstat_xadd"]["calls"] == 2 * 5
-        assert "cmdstat_xrange" not in stats
-        assert await equals_redis(mirror, model, TOKENS)
 
 
 async def test_a_change_that_cannot_be_read_leads_to_a_new_scan(mirrored: Mirrored, model: Model) -> None:

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-import nbstream
 from nbstream.bayes.counts import CLASSES, Sums
 from nbstream.errors import StoreRefuses
 from nbstream.policy.thresholds import PrequentialScore
@@ -22,15 +21,14 @@ from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
-from tests.harness.algebra import NOTHING, equals_redis_exactly, stored, summed
-from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS, change, entry
+from tests.harness.algebra import equals_redis_exactly, stored, summed
+from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS
 from tests.harness.mirrors import running
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
 
 MESSAGES = [f"m{n}" for n in range(6)]
 LIMIT = 3  # prequential scores
-SET_UP = Path(nbstream.__file__).parents[1] / "deploy/redis/redis.conf"
 
 Round: TypeAlias = "dict[str, Content]"
 """What the messages of one batch are learned as."""
@@ -235,40 +233,3 @@ async def test_a_batch_that_is_out_of_memory_changes_nothing_and_each_lesson_is_
     assert await everything(model) == before
     assert await is_one_change(model, await model.commit_lessons(LessonBatch(lessons)))
     await client.aclose()
-
-
-async def test_the_change_stream_keeps_the_changes_of_the_last_lessons(client: Redis) -> None:
-    model = await open_model(client)
-    model.retention = replace(model.retention, max_changes=10)
-    for number in range(30):
-        await change(model, f"m{number}", entry("ham", TOKENS[:1]))
-
-    for n in range(8):
-        lessons = [Lesson(f"b{n}.{i}", None, entry("ham", TOKENS[:1]), NOTE) for i in range(4)]
-        assert await is_one_change(model, await model.commit_lessons(LessonBatch(lessons)))
-
-    entries: Any = await client.xrange(model.keys.changes)
-    assert [int(fields[b"sequence"]) for _, fields in entries] == [54, 58, 62]
-
-
-async def test_the_user_of_the_set_up_for_redis_may_write_a_batch_and_trim_the_stream(
-    own_redis: RedisServer,
-) -> None:
-    """A command that is refused in the middle of a script would leave half of it."""
-    rights = next(line for line in SET_UP.read_text().splitlines() if line.startswith("user nbstream ")).split()
-    admin: Any = open_client(ConnectionOptions(own_redis.url))
-    await admin.execute_command("ACL", "SETUSER", "limited", ">secret", *rights[2:])
-    client = open_client(ConnectionOptions(own_redis.url, user="limited", password="secret"))
-    model = await open_model(client)
-    model.retention = replace(model.retention, max_changes=3)
-
-    for label in ("spam", "ham", None):
-        content: Content = (label, TOKENS, 1000, [(b"=x", 5)], 9) if label else None
-        assert await is_one_change(
-            model,
-            await model.commit_lessons(LessonBatch(await lessons_of(model, dict.fromkeys(MESSAGES, content)))),
-        )
-
-    assert await stored(model) == NOTHING
-    await client.aclose()
-    await admin.aclose()

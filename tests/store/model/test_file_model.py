@@ -20,7 +20,6 @@ from nbstream.store.model import file_model
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.store.model.scripts import Lesson, LessonBatch
 from tests.harness.lessons import MESSAGES, NOTE, SUM_NAMES, TOKENS, Step, entry, steps
 
 _PAGE = 4096
@@ -70,35 +69,6 @@ async def test_what_was_learned_is_there_after_the_file_is_opened_again(tmp_path
     assert await state(again) == before
     assert await again.entry("m1") == entry_before
     again.close()
-
-
-async def test_each_open_file_sees_the_lessons_of_the_others(tmp_path: Path) -> None:
-    one, other = FileModel(tmp_path / "model"), FileModel(tmp_path / "model")
-    unchanged = await one.sums(tuple(SUM_NAMES))
-
-    await learn(other, "m1", "spam")
-
-    assert await state(one) == await state(other)
-    assert await one.sums(tuple(SUM_NAMES)) is not unchanged
-    assert await one.sums(tuple(SUM_NAMES)) is await one.sums(tuple(SUM_NAMES))
-    for model in (one, other):
-        model.close()
-
-
-async def test_a_lesson_that_replaces_what_another_has_changed_is_a_conflict_and_changes_nothing(
-    tmp_path: Path,
-) -> None:
-    model = FileModel(tmp_path / "model")
-    await learn(model, "m1", "spam")
-    stale = await model.entry("m1")
-    await learn(model, "m1", "ham")
-    before, present = await state(model), LedgerConflict(await model.entry("m1"))
-
-    assert await model.commit_lesson("m1", stale, None, NOTE) == present
-    lessons = [Lesson("m1", None, entry("ham", TOKENS), NOTE)]
-    assert await model.commit_lessons(LessonBatch(lessons)) == [present]
-    assert await state(model) == before
-    model.close()
 
 
 async def test_several_processes_learn_at_once_and_each_lesson_counts_once(tmp_path: Path) -> None:
@@ -342,66 +312,6 @@ async def test_a_file_that_is_damaged_while_it_is_open_gives_no_other_error(
         model.close()
 
     assert refused > 20
-
-
-async def test_a_damaged_version_in_the_header_is_damage_and_no_lack_of_rights(
-    taught_file: Path, tmp_path: Path
-) -> None:
-    mutant, path = bytearray(taught_file.read_bytes()), tmp_path / "model"
-    mutant[18] = 3  # "file format write version", of which SQLite knows 1 and 2
-    path.write_bytes(mutant)
-    assert await whole_state(path) == await whole_state(taught_file)
-
-    model = FileModel(path)
-    with pytest.raises(StoreIncompatible, match="is damaged"):
-        await learn(model, "new", "spam")
-    model.close()
-
-
-@pytest.mark.parametrize("value", [None, "text", b"bytes"])
-@pytest.mark.parametrize("column", ["totals.checksum", "totals.vocabulary", "counts.spam"])
-async def test_what_is_no_number_where_a_number_belongs_is_damage(
-    taught_file: Path, tmp_path: Path, column: str, value: object
-) -> None:
-    path = tmp_path / "model"
-    path.write_bytes(taught_file.read_bytes())
-    model = FileModel(path)
-    table, name = column.split(".")
-    with closing(sqlite3.connect(path)) as database:  # the columns of the file are NOT NULL
-        fields = [field for _, field, *_ in database.execute(f"PRAGMA table_info({table})")]
-        database.execute(f"CREATE TABLE copy ({', '.join(fields)})")
-        database.execute(f"INSERT INTO copy SELECT * FROM {table}")
-        database.execute(f"UPDATE copy SET {name} = ?", (value,))
-        database.execute(f"DROP TABLE {table}")
-        database.execute(f"ALTER TABLE copy RENAME TO {table}")
-        database.commit()
-
-    with pytest.raises(StoreIncompatible, match="is damaged"):
-        await model.look_up([b"body:1"])
-    model.close()
-
-
-async def test_a_write_ahead_log_that_is_damaged_gives_the_state_after_some_whole_lessons(tmp_path: Path) -> None:
-    path, states = tmp_path / "model", list[object]()
-    model = FileModel(path)
-    for n in range(20):
-        await learn(model, f"m{n}", "spam")
-        states.append(await state(model))
-    files = {suffix: Path(f"{path}{suffix}").read_bytes() for suffix in ("", "-wal")}
-    model.close()
-
-    for seed in range(100):
-        mutant, copy = bytearray(files["-wal"]), tmp_path / f"copy-{seed}"
-        (flip_bits if seed % 2 else cut)(mutant, random.Random(seed))
-        copy.write_bytes(files[""])
-        Path(f"{copy}-wal").write_bytes(mutant)
-        try:
-            again = FileModel(copy)
-        except StoreIncompatible:
-            continue
-        found = await state(again)
-        again.close()
-        assert found in states or found == await state(MemoryModel()), seed
 
 
 def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import StoreIncompatible
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -142,22 +141,6 @@ async def test_the_records_of_one_message_are_found_from_its_entry(model: Model,
     assert await model.history.of_message(PRIZE.key, await model.entry(PRIZE.key), limit=2) == found[:2]
 
 
-async def test_a_record_is_found_however_many_are_written_right_after_it(
-    model: Model, spam_filter: Filter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(history, "_BATCH", 2)
-    monkeypatch.setattr(history, "_SEARCHED_RECORDS", 4)
-    monkeypatch.setattr(history, "_CHANGE_MILLISECONDS", 3_600_000)  # however slow the machine is
-    for label in ("spam", "ham"):
-        await spam_filter.learn(PRIZE, label, "smtp")
-    for number in range(10):
-        await spam_filter.learn(Message.parse(b"Subject: %d\n\nother\n" % number), "ham", "cli")
-
-    found = await model.history.of_message(PRIZE.key, await model.entry(PRIZE.key))
-
-    assert [record.description for record in found] == ["relearned spam -> ham", "learned spam"]
-
-
 async def test_the_records_of_a_message_that_was_unlearned_are_found_while_they_are_new(
     model: Model, spam_filter: Filter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,22 +154,6 @@ async def test_the_records_of_a_message_that_was_unlearned_are_found_while_they_
     for number in range(20):
         await spam_filter.learn(Message.parse(b"Subject: %d\n\nother\n" % number), "ham", "smtp")
     assert await model.history.of_message(PRIZE.key, None) == []
-
-
-async def test_a_message_without_records_has_no_history(model: Model, spam_filter: Filter, client: Redis) -> None:
-    await spam_filter.learn(PRIZE, "spam", "smtp")
-    entry_now = await model.entry(PRIZE.key)
-    await client.delete(model.keys.history)
-
-    assert await model.history.of_message("a" * 24, None) == []
-    assert await model.history.of_message(PRIZE.key, entry_now) == []
-
-
-async def test_a_record_of_another_program_is_refused(model: Model) -> None:
-    await model.client.xadd(model.keys.history, {"id": "m1"})
-
-    with pytest.raises(StoreIncompatible, match="another program"):
-        await records(model)
 
 
 async def test_a_selection_chooses_records_by_time_actor_label_and_message(model: Model) -> None:

@@ -6,7 +6,6 @@ from hypothesis import HealthCheck, given, settings
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from tests.harness.algebra import stored
@@ -48,18 +47,3 @@ async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_a
     assert await nonzero_counts(memory) == {"ham": {}, "spam": {}}
     assert (await memory.look_up([]))[1] == Totals()
     assert await stored(redis) == ({"ham": {}, "spam": {}}, {})
-
-
-async def test_a_change_of_an_entry_that_is_no_longer_there_changes_nothing() -> None:
-    model = MemoryModel()
-    await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE)
-    stale = await model.entry("m1")
-    await model.commit_lesson("m1", stale, entry("ham", TOKENS), NOTE)
-    before = await nonzero_counts(model)
-
-    conflict = LedgerConflict(await model.entry("m1"))
-    assert conflict.entry is not None
-    assert await model.commit_lesson("m1", stale, entry("spam", TOKENS), NOTE) == conflict
-    assert await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE) == conflict
-    assert await model.commit_lesson("m2", stale, entry("spam", TOKENS), NOTE) == LedgerConflict(None)
-    assert await nonzero_counts(model) == before

@@ -10,14 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.errors import StoreIncompatible, StoreRefuses, StoreUnavailable
-from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerConflict, unpack_tokens
 from nbstream.store.model.model import Model
-from nbstream.store.model.signature import current_signature
-from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.algebra import stored, summed
 from tests.harness.lessons import NOTE, TOKENS, Step, change, entry, steps
 from tests.harness.redis.redis_server import RedisServer
@@ -44,58 +40,7 @@ async def test_any_sequence_of_changes_ends_at_the_sum_over_the_ledger(client: R
     assert await stored(model) == await summed(model)
 
 
-async def test_the_counts_of_more_tokens_than_one_command_reads_are_in_the_order_of_the_tokens(
-    client: Redis, model: Model
-) -> None:
-    tokens = [b"w%d" % number for number in range(12_001)]
-    for factor, key in zip((1, -1), map(model.keys.counts, CLASSES), strict=True):
-        await client.hset(key, mapping={token: factor * number for number, token in enumerate(tokens)})
-
-    counts, _ = await model.look_up(tokens)
-
-    assert counts.tolist() == [[number, -number] for number in range(12_001)]
-
-
 # Sums
-
-
-async def test_a_change_has_all_digits_of_a_count(model: Model, client: Redis) -> None:
-    # In a mirror this cannot be seen: a change that it cannot read makes it scan all counts again.
-    largest = 2**53 - 1  # a sum of squares has 15 digits after 100,000 messages
-    await change(model, "m1", entry("spam", [b"big"], largest, [(b"=size.xx", -largest)]))
-
-    changes: Any = await client.xrange(model.keys.changes)
-
-    ((_, fields),) = changes
-    assert fields[b"counts:spam"] == b"%d %d" % (largest, -largest)
-    assert b"tokens:spam %d" % largest in fields[b"totals"]
-    assert (await model.look_up([b"big", b"=size.xx"]))[0].tolist() == [[0, largest], [0, -largest]]
-
-
-async def test_a_token_of_a_header_field_with_the_name_of_a_sum_is_a_token(model: Model) -> None:
-    tokens = Tokenizer().tokenize(Message.parse(b"=x: free\nSubject: lunch\n\nnow\n")).tokens
-    assert b"=x:free" in tokens.head
-
-    await change(model, "m1", entry("spam", list(tokens.all), sums=[(b"=x", 7)]))
-
-    assert (await model.totals()).vocabulary_size == len(tokens.all)
-    counts = await model.counts()
-    assert sorted(counts.tokens()) == sorted(tokens.all)
-    assert counts.look_up([b"=x:free", b"=x"]).tolist() == [[0, 1000], [0, 7]]
-
-
-async def test_all_counts_are_read_with_their_totals(model: Model) -> None:
-    many = [b"t%d" % n for n in range(5000)]  # more than a step of the scan
-    await change(model, "m1", entry("spam", many, sums=[(b"=x", 5)]))
-    await change(model, "m2", entry("ham", many[:3000], 7, [(b"=messages", 7)]))
-
-    counts = await model.counts()
-
-    assert len(counts) == 5002
-    assert sorted(counts.tokens()) == sorted(many)
-    assert counts.totals == await model.totals() == Totals((1, 1), (21_000, 5_000_000), 5000)
-    names = [*many, b"=x", b"=messages"]
-    assert counts.look_up(names).tolist() == (await model.look_up(names))[0].tolist()
 
 
 async def test_a_message_of_more_tokens_than_lua_can_unpack_is_learned_whole(model: Model) -> None:
@@ -161,27 +106,12 @@ async def test_a_model_of_another_format_is_refused_with_a_way_forward(model: Mo
         await model.open()
 
 
-@pytest.mark.parametrize("field", sorted(current_signature()))
-async def test_a_signature_that_is_no_text_is_refused_like_any_other(model: Model, field: str) -> None:
-    await model.client.hset(model.keys.schema, field, b"\xff")
-
-    with pytest.raises(StoreIncompatible):
-        await model.open()
-
-
 async def test_all_keys_of_a_model_share_one_hash_tag(model: Model) -> None:
     await change(model, "m1", entry("spam", TOKENS))
 
     keys: Any = await model.client.keys("*")
     assert keys
     assert all(key.startswith(b"nbstream:{test}:") for key in keys)
-
-
-async def test_models_do_not_touch_each_other(model: Model) -> None:
-    other = Model(model.client, "other", ledger_seconds=3600)
-    await change(other, "m1", entry("spam", TOKENS))
-
-    assert await stored(model) == ({"ham": {}, "spam": {}}, {})
 
 
 async def test_a_server_that_is_away_is_store_unavailable(own_redis: RedisServer) -> None:

@@ -18,7 +18,6 @@ from tests.harness.algebra import prequential_scores, prequential_scores_of_entr
 from tests.harness.lessons import NOTE
 from tests.harness.mirrors import running
 from tests.harness.model_archives import export_model, import_model
-from tests.harness.waiting import until
 
 LIMIT = 3
 MESSAGES = [f"m{n}" for n in range(6)]
@@ -75,17 +74,6 @@ async def test_an_import_adds_the_prequential_scores_of_its_entries_and_the_newe
     message_keys = [first.message_key for first in (await target.prequential_scores())["ham"].scores()]
     assert message_keys == MESSAGES[-LIMIT:]
     assert await prequential_scores(source) == await prequential_scores_of_entries(source)
-
-
-async def test_a_mirror_sees_the_prequential_scores_of_an_import(client: Redis) -> None:
-    source, target = Model(client, "source", 3600), Model(client, "target", 3600)
-    for model in (source, target):
-        await model.open()
-    await source.commit_lesson("m", None, entry("m", "ham", 1.0, 0.5, None), NOTE)
-    async with running(Mirror(Model(client, "target", 3600))) as mirror:
-        await import_model(target, await export_model(source))
-
-        await until(lambda: len(mirror.loaded_prequential_scores["ham"]) == 1)
 
 
 async def scan_calls(client: Redis) -> int:

@@ -37,18 +37,6 @@ async def test_the_newest_come_first_and_what_is_new_is_added(model: Model) -> N
     assert keys(recent.known) == ["m3", "m2", "m1"]
 
 
-async def test_only_the_last_ones_are_kept(model: Model) -> None:
-    recent = RecentChanges(model.history, limit=3)
-    await teach(model, "m1", "m2")
-    await recent.read()
-
-    await teach(model, "m3", "m4")
-    assert keys(await recent.read()) == ["m4", "m3", "m2"]
-
-    await teach(model, "m5", "m6", "m7", "m8")
-    assert keys(await recent.read()) == ["m8", "m7", "m6"]
-
-
 async def test_a_history_that_has_gone_another_way_is_read_again(model: Model) -> None:
     recent = RecentChanges(model.history)
     await teach(model, "m1", "lost")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -39,36 +38,6 @@ async def test_all_its_keys_are_removed_and_those_of_others_are_not(client: Redi
         assert len(await keys(client)) > len(before) + 50
 
     assert await keys(client) == before
-
-
-async def test_it_is_removed_after_an_error_too(client: Redis) -> None:
-    async def fail() -> None:
-        async with temporary_model(client, temporary_name("evaluate"), 3600) as model:
-            await learn(model, "m1")
-            raise EOFError
-
-    with pytest.raises(EOFError):
-        await fail()
-
-    assert await keys(client) == []
-
-
-async def test_it_is_removed_when_its_user_is_cancelled(client: Redis) -> None:
-    learned = asyncio.Event()
-
-    async def use() -> None:
-        async with temporary_model(client, temporary_name("evaluate"), 3600) as model:
-            await learn(model, "m1")
-            learned.set()
-            await asyncio.Event().wait()
-
-    task = asyncio.create_task(use())
-    await learned.wait()
-    task.cancel()
-    await asyncio.wait([task])
-
-    assert task.cancelled()
-    assert await keys(client) == []
 
 
 async def test_an_error_names_the_keys_that_may_be_left(own_redis: RedisServer) -> None:

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zstandard
@@ -33,7 +32,6 @@ from nbstream.store.recent.checked_messages import (
 )
 from nbstream.store.recent.stored_form import compress
 from nbstream.store.settings import MemorySettings
-from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.tokens import Tokens
 from tests.harness.counted_clues import counted_clues
 from tests.harness.redis.proxy import Fate, Proxy
@@ -108,27 +106,6 @@ def test_what_is_unpacked_is_what_was_packed(
     assert CheckedMessage.unpack_first("key", message.pack() + b"more") == (message, b"more")
 
 
-async def test_the_oldest_messages_of_a_time_come_in_their_order_with_their_times(client: Redis) -> None:
-    recent = await write_messages(client, range(5), MemorySettings())
-    for number in range(5):
-        await client.zadd(KEYS.recent, {f"m{number}": 100.5 - number})
-
-    async def between(after: float, until: float, count: int = 10) -> list[tuple[float, CheckedMessage | None]]:
-        return [found async for found in recent.oldest_between(after, until, count)]
-
-    assert await between(0, 99.5) == [(100.5 - number, checked_message(number)) for number in (4, 3, 2, 1)]
-    assert await between(97.5, 200, 1) == [(98.5, checked_message(2))]
-    assert await between(100.5, 200) == []
-
-
-async def test_what_has_expired_or_cannot_be_read_has_a_time_and_no_message(client: Redis) -> None:
-    recent = await write_messages(client, range(2), MemorySettings())
-    await client.delete(KEYS.checked("m0"))
-    await client.set(KEYS.checked("m1"), b"of another program")
-
-    assert [message async for _, message in recent.oldest_between(0, time.time() + 1, 10)] == [None, None]
-
-
 async def test_a_message_is_recalled_as_it_was_until_it_expires(client: Redis) -> None:
     recent = await write_messages(client, range(3), MemorySettings(hours=1))
 
@@ -192,20 +169,6 @@ async def test_a_message_that_is_not_written_yet_can_be_recalled_by_this_process
     assert await recent.recall_with_explanation("m1") == recalled
 
 
-async def test_a_message_that_another_process_has_just_checked_can_be_recalled(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbstream.store.recent.checked_messages._WRITTEN_SECONDS", 1.0)
-    here, there = (
-        RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()),
-        RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()),
-    )
-    async with running(there):
-        there.remember(checked_message(1))
-
-        assert await here.recall("m1") == checked_message(1)
-
-
 async def test_the_later_of_two_checks_of_a_message_is_recalled(client: Redis) -> None:
     recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     recent.remember(checked_message(1))
@@ -252,20 +215,6 @@ async def test_messages_are_dropped_and_counted_when_the_queue_is_full(client: R
     assert await recent.recall(f"m{MAX_QUEUED}") is None
 
 
-async def test_a_queue_of_messages_is_written_in_few_commands(client: Redis) -> None:
-    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
-    for number in range(MAX_QUEUED):
-        recent.remember(checked_message(number))
-    await client.config_resetstat()
-
-    async with running(recent):
-        await recent.wait_until_written()
-
-    stats: Any = await client.info("commandstats")
-    calls = stats["cmdstat_evalsha"]["calls"] - stats["cmdstat_evalsha"].get("failed_calls", 0)
-    assert calls == MAX_QUEUED / 64
-
-
 def large_message(number: int) -> CheckedMessage:
     """A message of some thousand bytes; thirty of them are compressed in a thread."""
     return replace(checked_message(number), tokens=Tokens((), [b"body:%d-%d" % (number, i) for i in range(300)]))
@@ -274,21 +223,6 @@ def large_message(number: int) -> CheckedMessage:
 needs_one_call = pytest.mark.skipif(
     not stored_form.COMPRESSES_AT_ONCE, reason="this zstandard was built with a library of the system"
 )
-
-
-@pytest.mark.parametrize("at_once", [pytest.param(True, marks=needs_one_call), False])
-async def test_each_of_many_large_messages_is_stored_as_it_packs_itself(
-    client: Redis, monkeypatch: pytest.MonkeyPatch, at_once: bool
-) -> None:
-    monkeypatch.setattr(stored_form, "COMPRESSES_AT_ONCE", at_once)
-    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
-    async with running(recent):
-        for number in range(30):
-            recent.remember(large_message(number))
-        await recent.wait_until_written()
-
-    for number in range(30):
-        assert await client.get(KEYS.checked(f"m{number}")) == large_message(number).pack()
 
 
 @needs_one_call
@@ -412,12 +346,3 @@ async def test_a_bomb_is_refused_before_it_takes_memory(client: Redis, stored: b
 
     with little_memory(), pytest.raises(StoreIncompatible):
         await RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()).recall("m1")
-
-
-async def test_the_largest_message_that_the_settings_allow_is_recalled(client: Redis) -> None:
-    names = [b"body:%059d" % number for number in range(MAX_TOKENS)]
-    largest = replace(checked_message(1), tokens=Tokens((), names))
-    await client.set(KEYS.checked("m1"), largest.pack())
-
-    recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
-    assert await recent.recall("m1") == largest

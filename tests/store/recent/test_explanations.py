@@ -8,12 +8,11 @@ import struct
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.clues import GroupTokens, PackedClues, TokenClues
+from nbstream.bayes.clues import GroupTokens
 from nbstream.bayes.novelty import Discount
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
@@ -89,28 +88,6 @@ def test_the_clues_of_a_check_come_back() -> None:
     assert unpacked == explanation == replace(ONE, clues=tuple(counted))
     assert len(counted) == len(score.clues) > 0
     assert [clue.token for clue in counted] == [clue.token for clue in score.clues]
-
-
-def test_counts_over_32_bits_and_token_indices_over_16_bits_come_back() -> None:
-    tokens = Tokens((), tuple(b"body:%d" % n for n in range(2**16 + 1)))
-    token_indices, counts = np.array([0, 2**16]), np.array([[2**53, -(2**53)], [0, 2**31]])
-    packed = PackedClues.pack(token_indices, counts, np.array([1.0, -2.0]), len(tokens.all))
-    explanation = replace(ONE, clues=CountedTokenClues(TokenClues(tokens, packed)))
-
-    unpacked = unpack_explanation(pack_explanation(explanation), tokens)
-
-    assert unpacked == explanation
-    assert unpacked.clues == (
-        CountedClue(b"body:65536", -2.0, 0, 2**31),
-        CountedClue(b"body:0", 1.0, 2**53, -(2**53)),
-    )
-
-
-def test_a_feature_that_has_the_name_of_a_token_and_no_counts_comes_back() -> None:
-    clues = [CountedClue(b"body:1", 3.0, None, None), CountedClue(b"subject:x", 1.0, 1, 2)]
-    explanation = replace(ONE, clues=counted_clues(TOKENS, clues))
-
-    assert unpack_explanation(pack_explanation(explanation), TOKENS) == explanation
 
 
 @pytest.mark.parametrize("length", range(len(pack_explanation(ONE))))

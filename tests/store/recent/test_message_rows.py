@@ -24,7 +24,6 @@ from nbstream.store.recent.message_rows import (
     QuarantineOutcomes,
     address_matches,
     normalize_address,
-    recipient_indices,
 )
 from nbstream.store.settings import MemorySettings
 from tests.harness.rows import KEYS, NOW, envelope, message_id, write_rows
@@ -92,14 +91,6 @@ async def test_what_became_of_a_message_is_remembered_with_its_row_alone(client:
     assert replace(noted, outcome=None) == message
     assert 0 < await client.ttl(KEYS.row(message.id)) <= seconds
     assert not await client.exists(KEYS.row(message_id(2)))
-
-
-@given(st.lists(HOSTILE_TEXT, max_size=10))
-def test_the_names_of_indices_are_short_and_harmless(addresses: list[str]) -> None:
-    names = recipient_indices(addresses, lambda address: address + "x")
-
-    assert len(names) == len(set(names)) <= 2 * 10
-    assert all(name.isascii() and len(name) <= 8 and not set(name) & set(" *?[]{}\n\0") for name in names)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +208,3 @@ async def test_the_row_is_built_when_the_batch_is_written(client: Redis, at_enve
     other: Any = await client.get(KEYS.row("m2"))
     assert MessageRow.unpack("m2", other).envelope is None
     assert await recent.recall("m1") == checked_message(1)
-
-
-def test_a_row_is_compact() -> None:
-    assert len(row(1).pack()) < 150

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.errors import StoreUnavailable
-from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.connection import open_client
 from nbstream.store.recent.message_rows import (
     MessageRow,
     OutcomeKind,
     QuarantineOutcomes,
     normalize_address,
 )
-from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowPage, RowSearch
+from nbstream.store.recent.row_search import MAX_LOOKED_AT, Direction, RowFilter, RowSearch
 from tests.harness.redis.cluster_set import ClusterSet
-from tests.harness.redis.redis_server import RedisServer
 from tests.harness.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.store.test_locators import cluster_options
 
@@ -155,17 +150,6 @@ async def test_a_message_that_comes_for_each_recipient_by_itself_is_found_by_eac
         assert found.envelope.recipient_count == len(addresses)
 
 
-async def test_of_many_checks_of_one_message_the_latest_recipients_are_kept(client: Redis) -> None:
-    checks = [to(make_row(1, NOW - 100 + number), f"r{number}@x{number}.example") for number in range(50)]
-    await write_rows(client, checks)
-
-    (found,) = (await make_search(client).search(RowFilter())).rows
-
-    assert found.envelope
-    assert found.envelope.recipients == tuple(f"r{number}@x{number}.example" for number in range(49, 28, -1))
-    assert len(await client.keys(KEYS.rows_to("*"))) == len(found.indices) == 1 + 40
-
-
 async def test_what_became_of_a_message_does_not_lose_its_recipients(client: Redis) -> None:
     await write_rows(
         client, [to(make_row(1, NOW - 9), "anna@one.example"), to(make_row(1, NOW), "bert@two.example")]
@@ -198,31 +182,6 @@ async def test_what_became_of_a_message_stays_until_it_waits_in_the_quarantine_a
     assert found.outcome is None
 
 
-async def test_without_envelopes_no_address_of_a_former_check_is_stored_anew(client: Redis) -> None:
-    await write_rows(client, [to(make_row(1, NOW - 9), "anna@one.example")])
-
-    await write_rows(client, [replace(make_row(1, NOW), envelope=None)])
-
-    assert b"anna" not in (await client.get(KEYS.row(message_id(1))) or b"")
-    assert not await client.keys(KEYS.rows_to("*"))
-
-
-async def test_a_message_that_is_checked_again_during_a_search_is_not_shown_at_its_old_place(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = [make_row(number, NOW - 100 + number) for number in range(5)]
-    await write_rows(client, rows)
-    mget = client.mget
-
-    async def check_again_and_read(keys: list[str]) -> Any:
-        await write_rows(client, [make_row(2, NOW)])
-        return await mget(keys)
-
-    monkeypatch.setattr(client, "mget", check_again_and_read)
-
-    assert (await make_search(client).search(RowFilter())).rows == (rows[4], rows[3], rows[1], rows[0])
-
-
 async def test_what_is_too_old_or_has_expired_is_not_found(client: Redis) -> None:
     rows = [make_row(number, NOW - HOUR + number) for number in range(10)]
     await write_rows(client, rows)
@@ -248,23 +207,6 @@ async def test_rows_of_a_later_version_are_left_out_and_logged_once(
     assert record.message.startswith("2 messages are left out: ")
 
 
-async def test_the_row_of_one_message_is_found_by_its_id(client: Redis) -> None:
-    row = make_row(1, NOW)
-    await write_rows(client, [row])
-    search = make_search(client)
-
-    assert await search.rows([row.id, message_id(2)]) == {row.id: row}
-    assert await search.count() == 1
-
-
-async def test_an_unreachable_redis_is_said(own_redis: RedisServer) -> None:
-    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
-    own_redis.stop()
-    with pytest.raises(StoreUnavailable):
-        await make_search(client).search(RowFilter(verdict="ham"))
-    await client.aclose()
-
-
 async def test_rows_are_written_and_found_in_a_cluster(server_program: Path, tmp_path: Path) -> None:
     rows = [make_row(number, NOW - 10 + number) for number in range(10)]
     with ClusterSet(server_program, tmp_path / "set") as cluster:
@@ -281,68 +223,8 @@ async def test_rows_are_written_and_found_in_a_cluster(server_program: Path, tmp
                 assert await pages(search, wanted, 4) == [row for row in rows[:3:-1] if wanted.matches(row)]
 
 
-async def write_many(client: Redis, count: int) -> None:
-    """Write so many messages: a quarter is spam, a tenth is from big.example, one of 50,000 from rare.example."""
-    for first in range(0, count, 1000):
-        batch = []
-        for number in range(first, min(first + 1000, count)):
-            host = "rare" if number % 50_000 == 7 else "big" if number % 10 == 3 else f"h{number % 997}"
-            sender = f"u{number % 89}@{host}.example"
-            recipients = [f"r{number % 300}@{'hot' if number % 2 else 'cold'}.example"]
-            described = envelope(sender, recipients, f"number {number}")
-            batch.append(
-                MessageRow(message_id(number), NOW - count + number, VERDICTS[number % 4], 0.5, envelope=described)
-            )
-        await write_rows(client, batch, seconds=30 * HOUR)
-
-
 MANY = 12_000
 """How many messages are searched: so many that two searches look at all that they may."""
-
-WANTED: dict[str, RowFilter] = {
-    "nothing": RowFilter(),
-    "verdict": RowFilter(verdict="spam"),
-    "sender": RowFilter(sender="u7@rare.example"),
-    "recipient": RowFilter(recipient="r7@hot.example"),
-    "recipient's domain": RowFilter(recipient="@hot.example"),
-    "id": RowFilter(id_prefix=message_id(4321)),
-    "prefix": RowFilter(id_prefix=message_id(4321)[:2]),
-    "time": RowFilter(since=NOW - MANY / 2, until=NOW - MANY / 3),
-    "all of them": RowFilter(
-        id_prefix=message_id(4321)[:1],
-        since=NOW - 9000,
-        until=NOW - 10,
-        verdict="spam",
-        sender="@big.example",
-        recipient="@hot.example",
-    ),
-    "what never meets": RowFilter(verdict="ham", recipient="@hot.example"),
-    "nobody": RowFilter(sender="nobody@nowhere.example"),
-}
-
-
-async def work_of(client: Redis, search: Callable[[], Awaitable[RowPage]]) -> tuple[RowPage, int, int]:
-    """The page that a search returns, how many commands it sends, and how many keys it looks up."""
-    await client.config_resetstat()
-    page = await search()
-    commands: Any = await client.info("commandstats")
-    stats: Any = await client.info("stats")
-    calls = sum(figures["calls"] for name, figures in commands.items() if name != "cmdstat_config|resetstat")
-    return page, calls, stats["keyspace_hits"] + stats["keyspace_misses"]
-
-
-async def test_no_search_asks_much_of_redis(client: Redis) -> None:
-    await write_many(client, MANY)
-    search = make_search(client, 30 * HOUR)
-    for (name, wanted), direction in product(WANTED.items(), Direction):
-        page, commands, looked_up = await work_of(client, partial(search.search, wanted, None, direction))
-
-        assert all(map(wanted.matches, page.rows)), name
-        assert commands <= 5 + 2 * (MAX_LOOKED_AT // 500), name
-        assert looked_up <= MAX_LOOKED_AT + 20, name
-        if name in {"nothing", "recipient", "id", "time"}:
-            assert (commands, looked_up) <= (2, 52), name
-        assert page.is_cut or name != "what never meets"
 
 
 async def test_a_search_that_is_cut_says_how_far_it_came_and_goes_on_there(client: Redis) -> None:

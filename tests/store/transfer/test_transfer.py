@@ -91,15 +91,6 @@ async def test_entries_keep_their_remaining_lifetime(model: Model, other: Model)
     assert 900 < await other.client.ttl(other.keys.ledger("m1")) <= 1000
 
 
-async def test_counts_whose_entries_have_expired_are_exported_too(model: Model, other: Model) -> None:
-    await teach(model)
-    await model.client.delete(model.keys.ledger("m2"))
-
-    await import_model(other, await export_model(model))
-
-    assert await stored(other) == await stored(model)
-
-
 # One moment
 
 
@@ -179,16 +170,6 @@ async def test_an_export_fails_if_the_change_stream_was_trimmed_meanwhile(model:
 
         with pytest.raises(StoreUnavailable, match="too much meanwhile"):
             await export.rest()
-
-
-async def test_an_export_does_not_mix_with_an_import(model: Model, other: Model) -> None:
-    await teach(model)
-    snapshot = ModelSnapshot(other)
-    await snapshot.header()
-    await import_model(other, await export_model(model))
-
-    with pytest.raises(StoreUnavailable, match="too much meanwhile"):
-        [record async for record in snapshot.records()]
 
 
 # Into an empty model alone, without lessons meanwhile
@@ -496,17 +477,6 @@ async def test_a_file_with_a_bit_flipped_anywhere_is_refused_and_changes_nothing
             await import_error(other, bytes(flipped))
 
 
-async def test_lines_that_are_left_out_doubled_or_swapped_are_refused(model: Model, other: Model) -> None:
-    await teach(model)
-    first, *rest, last = lines_of(await export_model(model))
-
-    for wrong_lines in ([*rest[1:]], [rest[0], *rest], [*reversed(rest)]):
-        error = await import_error(other, gzip.compress(b"".join([first, *wrong_lines, last])))
-        assert "does not match its own checksum" in str(error)
-    error = await import_error(other, gzip.compress(b"".join([first, *rest, last, rest[0]])))
-    assert "does not match its own checksum" in str(error)
-
-
 @pytest.mark.parametrize(
     "content",
     [
@@ -601,53 +571,8 @@ async def test_an_entry_that_no_lesson_can_have_written_is_refused(other: Model,
     assert await import_error(other, archive_of(line))
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        message_line(),
-        message_line(sums="=x -5 =score+0 1000"),
-        message_line(score="-1.5e-07"),
-        message_line(tokens=base64.b64encode(zlib.compress(b"a" * 64)).decode()),
-    ],
-)
-async def test_an_ordinary_entry_is_not_refused(other: Model, line: bytes) -> None:
-    await import_model(other, archive_of(line))
-
-
-async def test_a_count_below_zero_is_not_refused(other: Model) -> None:
-    """Unlearning a message of which some tokens were forgotten leaves such counts until the next eviction."""
-    await import_model(other, archive_of(b'{"counts":"ham","of":{"a":-1000}}\n'))
-    assert (await stored(other))[0]["ham"] == {b"a": -1000}
-
-
 NOW = 1_700_000_000.0
 DAY = 86_400.0
-
-
-def read_at_now(*records: bytes) -> int:
-    """The number of records of an archive that is read at ``NOW``."""
-    reader = archive.ArchiveReader(io.BytesIO(archive_of(*records)), "FILE", current_signature(), lambda: NOW)
-    return len(list(reader))
-
-
-def test_an_entry_from_the_future_is_refused() -> None:
-    with pytest.raises(InputError, match="no record"):
-        read_at_now(message_line(learned_at=repr(NOW + 200 * DAY)))
-
-
-def test_a_refusal_shows_no_control_characters_of_the_file() -> None:
-    header = archive.ArchiveHeader("\x1b[2J", {**current_signature(), "format": "\x1b[1m"}, 0)
-
-    with pytest.raises(StoreIncompatible) as refused:
-        archive.ArchiveReader(io.BytesIO(archive_of(header=header)), "FILE", current_signature(), lambda: NOW)
-
-    assert str(refused.value).isprintable()
-
-
-def test_the_clock_of_the_exporting_machine_may_be_ahead_by_a_day() -> None:
-    line = message_line(learned_at=repr(NOW + 0.9 * DAY))
-
-    assert read_at_now(line) == 1
 
 
 async def test_a_model_of_another_format_is_refused_with_both_named(other: Model) -> None:
