@@ -30,7 +30,7 @@ from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.settings import ActionsSettings
-from nbstream.policy.thresholds import PrequentialScore, ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror

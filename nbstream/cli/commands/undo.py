@@ -16,9 +16,8 @@ from nbstream.cli.commands.history import name_of_model, read_selection
 from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import open_one_shot_filter
-from nbstream.filter.undo import undo_changes
+from nbstream.filter.undo import selected_changes, undo_changes
 from nbstream.server.api_json import iso_time
-from nbstream.store.undo import selected_changes
 from nbstream.system_users import current_user
 
 if TYPE_CHECKING:

@@ -15,18 +15,16 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.filter.undo import UndoOutcome, undo_changes
+from nbstream.filter.undo import TooManyChanges, UndoOutcome, selected_changes, undo_changes
 from nbstream.logs import event_fields
 from nbstream.server.http.access import Role
-from nbstream.store.undo import TooManyChanges, selected_changes
 from nbstream.web.admin.teaching_view import MILLISECOND, ChangeSelection, form_time
 from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 
 if TYPE_CHECKING:
-    from nbstream.filter.undo import ChangeOutcome
+    from nbstream.filter.undo import ChangeOutcome, UndoableChange
     from nbstream.store.model.history import HistorySelection
     from nbstream.store.model.model import Model
-    from nbstream.store.undo import UndoableChange
     from nbstream.web.admin.messages_view import FindRows
 
 _log = logging.getLogger(__name__)

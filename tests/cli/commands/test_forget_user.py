@@ -12,13 +12,13 @@ import pytest
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.policy.own_models.names import OwnModelNames
 from nbstream.policy.verdict import ActionKind
-from nbstream.store import erasure
 from nbstream.store.logins import USER_ROLE, LoginKeys, PageSessionStore
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokens import Tokens
+from nbstream.web.users import erasure
 from nbstream.web.users.preferences import UserPreferences
 from tests.cli.taught import Taught
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from nbstream.filter.undo import IrreversibleChange, UndoableChange, UndoPlan, plan_undo
 from nbstream.store.model.history import HistoryChange, LessonNote
-from nbstream.store.undo import IrreversibleChange, UndoableChange, UndoPlan, plan_undo
 from tests.harness.lessons import NOTE
 
 

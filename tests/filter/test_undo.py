@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
-from nbstream.store.model.ledger import LedgerEntry
-from nbstream.store.model.model import Model
-from nbstream.store.undo import (
+from nbstream.filter.undo import (
     MessageUndo,
     apply_undo,
     prepare_undo,
     selected_changes,
 )
+from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.model.history import Assessment, HistoryRecord, HistorySelection, LessonNote
+from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.model import Model
 from tests.harness.algebra import stored
 from tests.harness.lessons import NOTE, TOKENS, entry
 from tests.harness.redis.proxy import LosesOneReply
