@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from nbstream import __version__
 from nbstream.cli import arguments
 from nbstream.cli.exit_codes import EX_USAGE
-from nbstream.cli.terminal import print_note, printable
+from nbstream.terminal import print_note, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,7 +110,7 @@ def _add_doctor(commands: Commands) -> None:
     doctor = add_command(
         commands,
         "doctor",
-        "examine the site, and say what is wrong and what to do about it",
+        "examine the installation, and say what is wrong and what to do about it",
         details="It asks the daemon, its listeners, Redis and the next hop, and changes nothing. Run it as the "
         "daemon's user.",
         examples=("nbstream doctor", "nbstream doctor --quiet --canary ann@example.org"),
@@ -299,7 +299,9 @@ def _add_learn(commands: Commands) -> None:
         exit_codes={0: "None of the messages is learned any more, or ever was."},
     )
     unlearn.usage = "%(prog)s [-h] [-c FILE] [PATH ...] [--id ID ...]"
-    unlearn.set_defaults(module="learn", label=None, reinforce=False, folders=[], mailboxes=None, others=[])
+    unlearn.set_defaults(
+        module="nbstream.cli.commands.learn", label=None, reinforce=False, folders=[], mailboxes=None, others=[]
+    )
     for parser in (learn, unlearn):
         paths = parser.add_argument(
             "paths",
@@ -414,30 +416,20 @@ def _add_digest(commands: Commands) -> None:
     digest = add_command(
         commands,
         "digest",
-        "see the digest of what was held back for a user, and send digests now",
-        examples=("nbstream digest preview ann@example.org", "nbstream digest send"),
+        "see the next digest of a user, or send digests now",
+        details="Links in what is shown do not work, and nothing is noted. With --send the digests that have "
+        "something new are sent without waiting for their time; it prints how many were sent, refused by the next "
+        "hop for good, and deferred. What came within the last minute is in the next digest.",
+        examples=("nbstream digest ann@example.org", "nbstream digest --send"),
+        exit_codes={
+            66: "Nothing new is held back for the user, or they get no digest.",
+            69: "The next hop refuses a digest.",
+            75: "A digest could not be sent now.",
+        },
     )
-    actions = digest.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
-    preview = add_command(
-        actions,
-        "preview",
-        "the next digest of a user",
-        details="Its links are good for nothing. Nothing is sent or noted.",
-        examples=("nbstream digest preview ann@example.org", "nbstream digest preview --html ann@example.org"),
-        exit_codes={66: "Nothing new is held back for the user, or he gets no digest."},
-    )
-    preview.add_argument("address", metavar="ADDRESS", help="the address of the user")
-    preview.add_argument("--html", action="store_true", help="the HTML, in place of the text")
-    send = add_command(
-        actions,
-        "send",
-        "send the digests that have something new, without waiting for their time",
-        details="It prints how many were sent, refused by the next hop for good, and deferred. What came within "
-        "the last minute is in the next digest.",
-        examples=("nbstream digest send", "nbstream digest send --to ann@example.org"),
-        exit_codes={69: "The next hop refuses a digest.", 75: "A digest could not be sent now."},
-    )
-    send.add_argument("--to", metavar="ADDRESS", help="that of this user alone")
+    digest.add_argument("address", nargs="?", metavar="ADDRESS", help="the digest of this user alone")
+    digest.add_argument("--html", action="store_true", help="show the HTML, in place of the text")
+    digest.add_argument("--send", action="store_true", help="send digests, in place of showing one")
 
 
 def _add_list(commands: Commands) -> None:
@@ -495,8 +487,8 @@ def _add_model(commands: Commands) -> None:
     model = add_command(
         commands,
         "model",
-        "see the own models of users and domains, copy and remove them",
-        examples=("nbstream model list", "nbstream model forget example.org/ann"),
+        "see what the common model and own models know",
+        examples=("nbstream model list", "nbstream model show -k 20"),
     )
     actions = model.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
     listing = add_command(
@@ -509,52 +501,25 @@ def _add_model(commands: Commands) -> None:
     show = add_command(
         actions,
         "show",
-        "one own model: what it has learned, its levels and its strongest tokens",
-        examples=("nbstream model show example.org/ann", "nbstream model show ann@example.org --json"),
+        "one model: what it has learned, its levels and its top tokens",
+        details="Each token has the log-ratio that it votes with: positive for spam, negative for ham. --json has "
+        "its counts too.",
+        examples=("nbstream model show -k 20", "nbstream model show example.org/ann --json"),
         exit_codes={66: "There is no such own model."},
     )
-    export = add_command(
-        actions,
-        "export",
-        "write one own model to a file",
-        examples=(
-            "nbstream model export example.org/ann ann.gz",
-            "nbstream model export example.org/ann - | ssh mx2 nbstream model import example.org/ann -",
-        ),
-        exit_codes={66: "There is no such own model."},
+    show.add_argument(
+        "name",
+        nargs="?",
+        type=arguments.own_model_name,
+        metavar="NAME",
+        help="an own model, as in model list (default: the common model)",
     )
-    import_ = add_command(
-        actions,
-        "import",
-        "read an exported own model into one that is empty, or new",
-        details="Lessons of this model are refused while it runs. Running daemons follow.",
-        examples=(
-            "nbstream model import example.org/ann ann.gz",
-            "nbstream model import example.org/anna ann.gz",
-        ),
-        exit_codes={66: "The file is damaged.", 78: "The file is of another kind, or the model is not empty."},
-    )
-    forget = add_command(
-        actions,
-        "forget",
-        "remove one own model with all that it knows; without --yes say what that is",
-        details="Running daemons follow. What else is stored of a user goes with forget-user.",
-        examples=("nbstream model forget example.org/ann", "nbstream model forget example.org/ann --yes"),
-        exit_codes={66: "There is no such own model."},
-    )
-    forget.add_argument("--yes", action="store_true", help="do it")
-    for action in (show, export, import_, forget):
-        action.add_argument(
-            "name", type=arguments.own_model_name, metavar="NAME", help="the name, as in model list"
-        )
-    export.add_argument(
-        "file",
-        type=arguments.nonempty_path,
-        metavar="FILE",
-        help="replaced once the export is whole; - is standard output",
-    )
-    import_.add_argument(
-        "file", type=arguments.nonempty_path, metavar="FILE", help="what export wrote; - is standard input"
+    show.add_argument(
+        "-k",
+        type=arguments.whole_number,
+        default=5,
+        metavar="N",
+        help="how many tokens of each class (default: 5)",
     )
     for action in (listing, show):
         action.add_argument("--json", action="store_true", help="one JSON object a model")
@@ -570,22 +535,6 @@ def _add_status(commands: Commands) -> None:
         examples=("nbstream status", "nbstream status --json"),
     )
     status.add_argument("--json", action="store_true", help="one JSON object")
-
-
-def _add_top_tokens(commands: Commands) -> None:
-    top = add_command(
-        commands,
-        "top-tokens",
-        "the tokens that speak loudest for a class",
-        details="For each token it prints the log-ratio, which is positive where the token speaks for spam and "
-        "negative where it speaks for ham, and the counts in ham and in spam, by the weight of the messages.",
-        examples=("nbstream top-tokens", "nbstream top-tokens --class ham -k 50"),
-    )
-    top.add_argument(
-        "--class", dest="label", choices=("spam", "ham"), default="spam", help="for which (default: spam)"
-    )
-    top.add_argument("-k", type=arguments.whole_number, default=20, metavar="N", help="how many (default: 20)")
-    top.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
 def _add_history(commands: Commands) -> None:
@@ -622,13 +571,28 @@ def _add_undo(commands: Commands) -> None:
     undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
 
 
-def _add_forget_auto(commands: Commands) -> None:
+def _add_forget(commands: Commands) -> None:
     forget = add_command(
         commands,
-        "forget-auto",
-        "drop all that was learned without people; without --yes say what that is",
-        examples=("nbstream forget-auto", "nbstream forget-auto --yes"),
+        "forget",
+        "erase a user, an own model, or what was learned without people; without --yes say what that is",
+        details="Of a user that is their own model, what other models learned from them, what is remembered of "
+        "mail to them, their senders, choices and sessions; mail in the quarantine and the log stay. Daemons may "
+        "run; an interrupted run may be repeated.",
+        examples=("nbstream forget --user ann@example.org", "nbstream forget --auto --yes"),
+        exit_codes={
+            66: "There is no such own model.",
+            75: "Redis is away, or something new of the user came in meanwhile: run it again.",
+        },
     )
+    what = forget.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--user", type=arguments.mail_address, metavar="ADDRESS", help="all that is stored of this user"
+    )
+    what.add_argument(
+        "--model", type=arguments.own_model_name, metavar="NAME", help="one own model, by its name in model list"
+    )
+    what.add_argument("--auto", action="store_true", help="all that was learned without people")
     forget.add_argument("--yes", action="store_true", help="do it")
     forget.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -639,24 +603,8 @@ def _add_user(parser: CommandParser) -> None:
         "--user",
         type=arguments.mail_address,
         metavar="ADDRESS",
-        help="by the own model of this user, where the rules of models give him one",
+        help="by the own model of this user, where the rules of models give them one",
     )
-
-
-def _add_forget_user(commands: Commands) -> None:
-    forget = add_command(
-        commands,
-        "forget-user",
-        "erase all that is stored of a user; without --yes say what that is",
-        details="His own model, what other models learned from him, what is remembered of mail to him, his list "
-        "of senders, his choices and sessions. Mail in the quarantine and the log stay. Daemons may run; an "
-        "interrupted run may be repeated. Afterwards it looks again.",
-        examples=("nbstream forget-user ann@example.org", "nbstream forget-user ann@example.org --yes"),
-        exit_codes={75: "Redis is away, or something new of the user came in meanwhile: run it again."},
-    )
-    forget.add_argument("address", type=arguments.mail_address, metavar="ADDRESS", help="the address of the user")
-    forget.add_argument("--yes", action="store_true", help="do it")
-    forget.add_argument("--json", action="store_true", help="one JSON object")
 
 
 def _add_selection(parser: CommandParser) -> None:
@@ -685,26 +633,27 @@ def _add_transfer(commands: Commands) -> None:
         "export",
         "write all models to a file: the common one, with what was learned automatically, and own models",
         details="The file holds counts and ledgers, and only its owner can read it.",
-        examples=("nbstream export models.gz", "nbstream export - | ssh nas.example.org dd of=models.gz"),
-    )
-    export.add_argument(
-        "file",
-        type=arguments.nonempty_path,
-        metavar="FILE",
-        help="replaced once the export is whole; - is standard output",
+        examples=(
+            "nbstream export models.gz",
+            "nbstream export --model example.org/ann - | ssh mx2 nbstream import --model example.org/ann -",
+        ),
+        exit_codes={66: "There is no such own model."},
     )
     import_ = add_command(
         commands,
         "import",
         "read the models that were exported, into empty ones",
-        details="Lessons are refused while it runs.",
-        examples=("nbstream import models.gz", "nbstream import -c new.yaml models.gz"),
+        details="Lessons of these models are refused while it runs.",
+        examples=("nbstream import models.gz", "nbstream import --model example.org/anna ann.gz"),
         exit_codes={66: "The file is damaged.", 78: "The file is of another kind, or a model is not empty."},
     )
-    import_.add_argument(
-        "file", type=arguments.nonempty_path, metavar="FILE", help="what export wrote; - is standard input"
-    )
-    import_.set_defaults(module="import_")
+    for command, whose, file in (
+        (export, "this own model alone", "replaced once the export is whole; - is standard output"),
+        (import_, "one exported own model into this one", "what export wrote; - is standard input"),
+    ):
+        command.add_argument("--model", type=arguments.own_model_name, metavar="NAME", help=whose)
+        command.add_argument("file", type=arguments.nonempty_path, metavar="FILE", help=file)
+        command.set_defaults(module="nbstream.cli.commands.transfer")
 
 
 def _add_evaluate(commands: Commands) -> None:
@@ -831,11 +780,9 @@ _IN_ORDER_OF_HELP = (
     _add_list,
     _add_model,
     _add_status,
-    _add_top_tokens,
     _add_history,
     _add_undo,
-    _add_forget_auto,
-    _add_forget_user,
+    _add_forget,
     _add_transfer,
     _add_evaluate,
     _add_tune,
@@ -893,6 +840,9 @@ CONFIG_OPTION.add_argument(
     "-c", "--config", type=arguments.file_path, default=argparse.SUPPRESS, metavar="FILE", help=CONFIG_HELP
 )
 
+_MODULES = {"demo": "nbstream.demo.command", "doctor": "nbstream.doctor.command"}
+"""The modules of commands that live in a folder of their own."""
+
 Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # argparse has no public name for it
 
 
@@ -909,7 +859,7 @@ def add_command(
 
     Its purpose stands in the list of all commands and in its own help, the details only there. ``exit_codes`` are
     those that mean more, or something else, than for all commands. Its module in ``nbstream.cli.commands`` has its
-    name, unless the defaults of the parser name another one.
+    name, unless ``_MODULES`` or the defaults of the parser name another one.
     """
     parser = commands.add_parser(
         name,
@@ -920,5 +870,6 @@ def add_command(
     )
     parser.epilog = "\n  ".join([_EXAMPLES_HEAD, *examples])
     parser.exit_codes = exit_codes
-    parser.set_defaults(module=parser.prog.split()[1].replace("-", "_"), wrong_usage=parser.error)
+    command = parser.prog.split()[1]
+    parser.set_defaults(module=_MODULES.get(command, f"nbstream.cli.commands.{command}"), wrong_usage=parser.error)
     return parser

@@ -10,12 +10,6 @@ from nbstream.errors import NbstreamError, table_row
 EX_SPAM = 1
 """The command ``check`` has seen spam. No other command and no fault ends with 1."""
 
-EX_WARNINGS = 3
-"""The command ``doctor`` has found something to mend some day. No other command and no fault ends with 3."""
-
-EX_PROBLEMS = 4
-"""The command ``doctor`` has found something to mend now. No other command and no fault ends with 4."""
-
 EX_USAGE = 64
 EX_DATAERR = 65
 EX_NOINPUT = 66

@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
 from nbstream.cli.message_files import FolderPosition, NamedMessage
-from nbstream.errors import ConfigError, InputError
+from nbstream.errors import ConfigError, InputError, NbstreamError
 from nbstream.server.imap import (
     IMAP_PORTS,
     MAX_MESSAGE_BYTES,
@@ -88,7 +88,7 @@ def read_folders(
     requests: Iterable[FolderRequest],
     passwords: Mapping[ImapAccount, str],
     ca_file: Path | None,
-    errors: list[InputError],
+    errors: list[NbstreamError],
 ) -> Iterator[NamedMessage]:
     """Yield the messages of all folders; what cannot be read is added to ``errors`` and left out.
 
@@ -104,7 +104,7 @@ def read_folders(
 
 
 def _read_folder(
-    client: LimitedClient, request: FolderRequest, errors: list[InputError]
+    client: LimitedClient, request: FolderRequest, errors: list[NbstreamError]
 ) -> Iterator[NamedMessage]:
     with client.command("EXAMINE"):
         uid_validity = client.select_folder(request.folder.name, readonly=True).get(b"UIDVALIDITY")

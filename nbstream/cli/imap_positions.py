@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nbstream.cli.message_files import FolderPosition
-from nbstream.cli.terminal import print_error
+from nbstream.terminal import print_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

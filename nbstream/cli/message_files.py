@@ -13,11 +13,11 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import cast
 
-from nbstream.cli import interrupts
-from nbstream.cli.terminal import print_error
-from nbstream.errors import InputError
+from nbstream import interrupts
+from nbstream.errors import InputError, NbstreamError
 from nbstream.mail import mbox
 from nbstream.mail.mime import MAX_HEADER_BYTES
+from nbstream.terminal import print_error
 
 STANDARD_INPUT = "-"
 
@@ -56,7 +56,7 @@ class NamedMessage:
     position: FolderPosition | None = None
 
 
-def read_messages(paths: Iterable[str], errors: list[InputError]) -> Iterator[NamedMessage]:
+def read_messages(paths: Iterable[str], errors: list[NbstreamError]) -> Iterator[NamedMessage]:
     """Yield the messages of all paths, in order; what cannot be read is added to ``errors`` and left out.
 
     A folder without messages is a line on standard error but no error: a Junk folder may well be empty.
@@ -74,7 +74,7 @@ def interruptible(sources: Iterator[NamedMessage]) -> Iterator[NamedMessage]:
         yield source
 
 
-def _read_paths(paths: Iterable[str], errors: list[InputError]) -> Iterator[NamedMessage]:
+def _read_paths(paths: Iterable[str], errors: list[NbstreamError]) -> Iterator[NamedMessage]:
     for path in paths:
         file = None
         for file in _list_files(path, errors):
@@ -117,7 +117,7 @@ def _is_mbox(file: str) -> bool:
         return stream.read(len(mbox.MBOX_START)) == mbox.MBOX_START
 
 
-def _list_files(path: str, errors: list[InputError]) -> Iterator[str]:
+def _list_files(path: str, errors: list[NbstreamError]) -> Iterator[str]:
     """Yield the path itself, or the files of a Maildir, or all files in a folder, sorted.
 
     Hidden files, pipes and devices in a folder are left out, and what is deleted in a Maildir.

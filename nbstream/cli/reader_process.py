@@ -32,6 +32,7 @@ from nbstream.store.model.ledger import pack_tokens
 
 if TYPE_CHECKING:
     from nbstream.cli.message_files import FolderPosition, NamedMessage
+    from nbstream.errors import NbstreamError
     from nbstream.policy.header import MessageReader
     from nbstream.tokens.tokenizer import Tokenizer
 
@@ -40,7 +41,7 @@ _MESSAGES_PER_CHUNK = 16  # writing and reading them costs 1 % of tokenizing the
 _SIZE_BYTES = 8
 _PIPE_BYTES = 1 << 20  # some five chunks: with the usual 64 KiB both processes wait for each other at each chunk
 
-MessageSource: TypeAlias = "Callable[[list[InputError]], Iterator[tuple[NamedMessage, str | None]]]"
+MessageSource: TypeAlias = "Callable[[list[NbstreamError]], Iterator[tuple[NamedMessage, str | None]]]"
 """Yields messages and the class that each is learned into, and adds to a list what it could not read.
 
 None stands for unlearning.
@@ -64,7 +65,7 @@ class MessageChunk:
     """
 
     messages: Sequence[ReadMessage]
-    errors: Sequence[InputError]
+    errors: Sequence[NbstreamError]
     last: bool
 
 
@@ -72,7 +73,7 @@ def read_chunks(
     read_sources: MessageSource, tokenizer: Tokenizer, reader: MessageReader
 ) -> Iterator[MessageChunk]:
     """Yield the messages of a source. A list of messages that is to be learned is an error."""
-    errors: list[InputError] = []
+    errors: list[NbstreamError] = []
     messages: list[ReadMessage] = []
     for source, label in read_sources(errors):
         try:

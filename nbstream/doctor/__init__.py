@@ -1,1 +1,1 @@
-"""``nbstream doctor``: what is the case at this site, and where something is wrong, what to do about it."""
+"""``nbstream doctor``: examine the installation, and say what is wrong and what to do about it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Decimal
@@ -77,26 +76,23 @@ def describe_choice(choice: ThresholdChoice) -> str:
     return f"{choice.setting} -> {_describe_threshold(choice)}: {choice.verdict_changes.to_sentence()}"
 
 
-def render_json(tuning: TuningResult, model: str) -> str:
-    """Return the result as one JSON object on one line; null is unknown, or a threshold out of reach."""
+def members(tuning: TuningResult, model: str) -> dict[str, Any]:
+    """Return the members of the JSON object of the result; null is unknown, or a threshold out of reach."""
     counts = tuning.present.error_counts
-    return json.dumps(
-        {
-            "model": model,
-            "messages": counts.ham + counts.spam,
-            "ham": counts.ham,
-            "spam": counts.spam,
-            "left_out": tuning.sample.left_out,
-            "biased": tuning.is_biased,
-            "cost_ratio": tuning.cost_ratio,
-            "present": choice_members(tuning.present, tuning.cost_ratio),
-            "others": [choice_members(choice, tuning.cost_ratio) for choice in tuning.others],
-            "budgets": [choice_members(choice, tuning.cost_ratio) for choice in tuning.budgets],
-            "fixed": [choice_members(choice, tuning.cost_ratio) for choice in tuning.fixed],
-            "histogram": [asdict(each) for each in score_classes(tuning.sample)],
-        },
-        allow_nan=False,
-    )
+    return {
+        "model": model,
+        "messages": counts.ham + counts.spam,
+        "ham": counts.ham,
+        "spam": counts.spam,
+        "left_out": tuning.sample.left_out,
+        "biased": tuning.is_biased,
+        "cost_ratio": tuning.cost_ratio,
+        "present": choice_members(tuning.present, tuning.cost_ratio),
+        "others": [choice_members(choice, tuning.cost_ratio) for choice in tuning.others],
+        "budgets": [choice_members(choice, tuning.cost_ratio) for choice in tuning.budgets],
+        "fixed": [choice_members(choice, tuning.cost_ratio) for choice in tuning.fixed],
+        "histogram": [asdict(each) for each in score_classes(tuning.sample)],
+    }
 
 
 def left_out_note(tuning: TuningResult) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from nbstream.cli.imap_folders import FolderRequest, ImapFolder, parse_imap_url, read_folders
 from nbstream.cli.message_files import FolderPosition, NamedMessage
-from nbstream.errors import InputError
+from nbstream.errors import NbstreamError
 from nbstream.server import imap
 from nbstream.server.imap import ImapAccount
 from tests.harness.scripted_imap_server import Server
@@ -35,7 +35,7 @@ def read(
 ) -> tuple[list[NamedMessage], list[str], Server]:
     """What is read of a folder at a server with these answers, the errors, and the server."""
     server = Server(answers)
-    errors: list[InputError] = []
+    errors: list[NbstreamError] = []
     with server.running():
         folder = ImapFolder(server.account, "Gelöscht")
         passwords = {server.account: password}

@@ -25,7 +25,7 @@ sys.exit(main.main())
 
 RUNNING = """
 import asyncio, os, signal
-from nbstream.cli import interrupts
+from nbstream import interrupts
 
 async def work():
     try:

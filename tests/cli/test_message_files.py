@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from nbstream.cli.message_files import count_messages, read_messages
-from nbstream.errors import InputError
+from nbstream.errors import NbstreamError
 
 
 def result(*paths: Path | str) -> list[tuple[str, bytes]]:
-    errors: list[InputError] = []
+    errors: list[NbstreamError] = []
     sources = [(source.name, source.raw) for source in read_messages(map(str, paths), errors)]
     assert not errors
     return sources
@@ -98,7 +98,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
     for name in ("a", "c"):
         (tmp_path / "folder" / name).write_bytes(name.encode())
     (tmp_path / "folder" / "b").symlink_to("gone")
-    errors: list[InputError] = []
+    errors: list[NbstreamError] = []
 
     sources = list(read_messages([str(tmp_path / "missing"), str(tmp_path / "folder")], errors))
 
@@ -123,7 +123,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path: Path) -> No
 )
 def test_what_is_no_message_is_not_taken_for_one(tmp_path: Path, content: bytes, what: str) -> None:
     (tmp_path / "x").write_bytes(content)
-    errors: list[InputError] = []
+    errors: list[NbstreamError] = []
 
     assert list(read_messages([str(tmp_path)], errors)) == []
     assert [str(error) for error in errors] == [f"{tmp_path / 'x'}: {what}"]

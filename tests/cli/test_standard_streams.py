@@ -77,7 +77,7 @@ def test_what_cannot_be_said_changes_no_exit_code(words: str, code: int, redirec
 def test_a_fault_is_printed_whole_and_is_not_the_code_for_spam(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def failing(_: object) -> int:
+    def failing(_options: object, _output: object) -> int:
         raise ZeroDivisionError("so it is")
 
     monkeypatch.setattr("nbstream.cli.commands.config.run", failing)

@@ -84,7 +84,7 @@ def taught_tokens(site: Site, message: bytes) -> set[str]:
 
 def results(site: Site) -> set[str]:
     """The tokens of results that the model has."""
-    listed = command("top-tokens", "--json", "-k", "1000", "-c", str(site.settings)).stdout
+    listed = command("model", "show", "--json", "-k", "1000", "-c", str(site.settings)).stdout
     tokens = [json.loads(line)["token"] for line in listed.splitlines()]
     return {token for token in tokens if token.startswith(FIELD)}
 

@@ -70,12 +70,12 @@ def test_nbstream_uses_no_command_that_its_user_may_not_use(deployed: DeployedSe
             ["unlearn", message],
             ["explain", message],
             ["status"],
-            ["top-tokens"],
+            ["model", "show"],
             ["history"],
             ["undo", "--since", "1h", "--label", "ham", "--yes"],
             ["export", export],
             ["evaluate", corpus, "--limit", "10"],
-            ["forget-auto", "--yes"],
+            ["forget", "--auto", "--yes"],
         ]
         for words in commands:
             done = command(words[0], "-c", config, *words[1:])

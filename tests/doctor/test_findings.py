@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.doctor.checks import findings_to_json, render_text
+from nbstream.doctor.command import describe_findings
 from nbstream.findings import Finding, Severity, without_repetitions, worst_severity
 
 FINDINGS = (
@@ -27,7 +27,7 @@ def test_what_another_finding_says_in_more_detail_is_left_out() -> None:
 
 
 def test_the_text_has_a_line_for_what_is_and_one_for_what_to_do() -> None:
-    assert list(render_text(FINDINGS, colours=False, quiet=False)) == [
+    assert list(describe_findings(FINDINGS, colours=False, quiet=False)) == [
         "problem  redis.memory  Redis is full.",
         "                       -> Make room.",
         "ok       redis.clock   The clocks agree.",
@@ -38,26 +38,14 @@ def test_the_text_has_a_line_for_what_is_and_one_for_what_to_do() -> None:
 def test_a_quiet_text_shows_only_what_is_wrong() -> None:
     noted = (*FINDINGS, Finding("dovecot", Severity.NOTE, "It is not here."))
 
-    lines = list(render_text(noted, colours=False, quiet=True))
+    lines = list(describe_findings(noted, colours=False, quiet=True))
 
     assert (lines[0], lines[-1]) == ("problem  redis.memory  Redis is full.", "1 problem")
-    assert list(render_text(FINDINGS[1:], colours=False, quiet=True)) == []
-    assert list(render_text(FINDINGS[1:], colours=False, quiet=False))[-1] == "nothing is wrong"
+    assert list(describe_findings(FINDINGS[1:], colours=False, quiet=True)) == []
+    assert list(describe_findings(FINDINGS[1:], colours=False, quiet=False))[-1] == "nothing is wrong"
 
 
 def test_the_severity_alone_is_coloured() -> None:
-    first, *_ = render_text(FINDINGS, colours=True, quiet=False)
+    first, *_ = describe_findings(FINDINGS, colours=True, quiet=False)
 
     assert first == "\x1b[31mproblem\x1b[0m  redis.memory  Redis is full."
-
-
-def test_the_json_has_the_same() -> None:
-    assert findings_to_json(FINDINGS, "1.2.3", 0.0) == {
-        "version": "1.2.3",
-        "time": "1970-01-01T00:00:00.000+00:00",
-        "worst": "problem",
-        "findings": [
-            {"check": "redis.memory", "severity": "problem", "what": "Redis is full.", "remedy": "Make room."},
-            {"check": "redis.clock", "severity": "ok", "what": "The clocks agree.", "remedy": None},
-        ],
-    }

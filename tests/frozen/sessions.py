@@ -369,7 +369,7 @@ def _commands(file: Path, folder: Path) -> Iterator[Transcript]:
         ("learn", "spam", folder / "broken.eml"),
         ("history", "--json"),
         ("status",),
-        ("top-tokens",),
+        ("model", "show", "--json"),
         ("quarantine", "list"),
         ("undo", "--id", "a" * 24),
         ("undo", "--source", "stream"),

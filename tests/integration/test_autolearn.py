@@ -116,7 +116,7 @@ def test_where_people_move_nothing_but_spam_implicit_ham_brings_verdicts(site: S
     assert (state["state"], state["implicit_ham"], state["learned"]["ham"]) == ("ready", len(ham), len(ham))
     text = command("status", "-c", two.config).stdout
     assert f"ham {len(ham)}, spam 0; the ham is implicit ham, until people teach ham" in text
-    assert "nbstream forget-auto drops it" in text
+    assert "nbstream forget --auto drops it" in text
     assert site.people() == before
     (reply,) = send(one, [("ham@nbstream.invalid", ham[0])])
     assert "learned as ham" in reply
@@ -131,10 +131,10 @@ def test_forget_auto_drops_it_under_running_daemons_and_leaves_what_people_taugh
     wait_until(lambda: layer(one) > 5 and layer(two) == layer(one))
     before = site.people()
 
-    told = command("forget-auto", "-c", one.config)
+    told = command("forget", "--auto", "-c", one.config)
     assert "would be dropped" in told.stdout
     assert layer(one) > 5
-    done = command("forget-auto", "-c", one.config, "--yes")
+    done = command("forget", "--auto", "-c", one.config, "--yes")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("dropped: ")

@@ -70,10 +70,10 @@ def test_an_answer_is_known_to_all_explained_learned_alike_and_forgotten(
     assert "whom we know: answers mail of ours" in explained
     assert "whom we know: a user wrote to the sender" in explained
 
-    erased = run(site, "forget-user", ANN, "--yes")
+    erased = run(site, "forget", "--user", ANN, "--yes")
     assert "1  messages they sent that name correspondents" in erased
     assert "nothing of the user is left" in erased
     wait_until(lambda: found(daemon) == {frozenset()})
 
     run(site, "unlearn", str(file))
-    assert not KNOWN & set(run(site, "top-tokens").split())  # it was taken back as it was learned
+    assert not KNOWN & set(run(site, "model", "show", "-k", "1000").split())  # it was taken back as it was learned

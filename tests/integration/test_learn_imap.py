@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from nbstream.cli.imap_folders import FolderRequest, parse_imap_url, read_folders
-from nbstream.errors import InputError
+from nbstream.errors import NbstreamError
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.server import imap
 from tests.harness.daemon import command, wait_until
@@ -99,7 +99,7 @@ def test_starttls(server: ImapServer, monkeypatch: pytest.MonkeyPatch) -> None:
         (server.certificates.authority, 3, []),
         (None, 0, [f"{folder}: the certificate of the server cannot be trusted: "]),
     ):
-        errors: list[InputError] = []
+        errors: list[NbstreamError] = []
         messages = list(read_folders([FolderRequest(folder)], {folder.account: "secret"}, ca_file, errors))
         assert len(messages) == count
         assert [str(one)[: len(start)] for one, start in zip(errors, error, strict=True)] == error

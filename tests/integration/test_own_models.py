@@ -253,7 +253,7 @@ def test_a_user_is_erased_while_mail_comes(site: Site) -> None:
     def is_erased() -> bool:
         """Erase; False where the command itself says that something came in meanwhile."""
         with redirect_stdout(io.StringIO()):
-            code = main(["forget-user", "-c", str(site.daemon.config), ANN, "--yes"])
+            code = main(["forget", "-c", str(site.daemon.config), "--user", ANN, "--yes"])
         assert code in {0, EX_TEMPFAIL}
         return code == 0
 

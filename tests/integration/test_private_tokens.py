@@ -129,7 +129,7 @@ def test_redis_and_the_state_folder_have_no_word_and_a_message_at_hand_has_its_o
         assert [words_in(readable(value)) for value in stored if words_in(readable(value))] == []
         asked = (
             ("explain", message_id),
-            ("top-tokens",),
+            ("model", "show"),
             ("history",),
             ("status",),
             ("explain", "--json", message_id),

@@ -87,9 +87,9 @@ def test_every_command_that_uses_redis_works(
     assert servers.learned() == 40
     assert "spam" in succeed("check", "-c", config, spam / "0.eml")
     assert "spam" in succeed("history", "-c", config)
-    succeed("top-tokens", "-c", config)
+    succeed("model", "show", "-c", config)
     assert "spam 20/0, ham 20/0" in succeed("status", "-c", config)
-    succeed("forget-auto", "-c", config, "--yes")
+    succeed("forget", "--auto", "-c", config, "--yes")
 
     succeed("export", "-c", config, tmp_path / "model.gz")
     other = configure(tmp_path, servers.setting, "other")

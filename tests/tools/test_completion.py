@@ -26,7 +26,7 @@ LINES = pytest.mark.parametrize(
         ("nbstream undo --si", {"--since"}),
         ("nbstream quarantine ", {"list", "show", "release"}),
         ("nbstream quarantine release --ag", {"--again"}),
-        ("nbstream top-tokens --class ", {"spam", "ham"}),
+        ("nbstream list add ", {"allow", "block"}),
         ("nbstream check --json pri", {"prize.eml"}),
         ("nbstream learn spam pri", {"prize.eml"}),
         ("nbstream status -c pri", {"prize.eml"}),

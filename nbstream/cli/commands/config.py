@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import yaml
 from pydantic import SecretStr
 
-from nbstream.cli.terminal import print_note
 from nbstream.daemon import config
 from nbstream.delivery.settings import MaildirNextHopSetting
 from nbstream.errors import ConfigError
@@ -23,19 +22,21 @@ from nbstream.policy.settings import FalsePositiveRate
 from nbstream.settings.document import Document, read_document
 from nbstream.settings.values import Section
 from nbstream.store.settings import url_with_hidden_password
+from nbstream.terminal import print_note
 
 if TYPE_CHECKING:
     from nbstream.daemon.config.settings import Settings
-    from nbstream.settings.document import Document, KeyPath
+    from nbstream.settings.document import KeyPath
+    from nbstream.terminal import Output
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, output: Output) -> None:
     """Do what ``ACTION`` says; a file that cannot be used is a ``ConfigError`` (exit code 78)."""
-    return _show(options) if options.action == "show" else _check(options)
+    output.show(_show(options) if options.action == "show" else _check(options))
 
 
-def _check(options: argparse.Namespace) -> int:
-    """Print the file's name and ``ok``."""
+def _check(options: argparse.Namespace) -> list[str]:
+    """Return the file's name and ``ok``."""
     if options.file and options.config:
         options.wrong_usage("one FILE is checked: give it with or without -c")
     path = config.find_config_file(options.file or options.config)
@@ -46,36 +47,32 @@ def _check(options: argparse.Namespace) -> int:
         raise ConfigError(f"own_models.alias_file cannot be used: {error}") from error
     for warning in settings.warnings:
         print_note(f"warning: {warning}")
-    print(f"{path or 'defaults'}: ok")
-    return 0
+    return [f"{path or 'defaults'}: ok"]
 
 
-def _show(options: argparse.Namespace) -> int:
-    """Print every key with its value, or what holds for one recipient."""
+def _show(options: argparse.Namespace) -> list[str]:
+    """Return the lines of every key with its value, or what holds for one recipient."""
     if options.defaults:
-        print(show_defaults(config.make_settings({})), end="")
-        return 0
+        return show_defaults(config.make_settings({}))
     path = config.find_config_file(options.config)
     settings = config.load_settings(path)
     print_note(f"configuration: {path or 'the defaults'}")
     if options.recipient:
-        print(show_for_recipient(settings, options.recipient), end="")
-        return 0
-    print(show_settings(settings, read_document(path) if path else Document()), end="")
-    return 0
+        return show_for_recipient(settings, options.recipient)
+    return show_settings(settings, read_document(path) if path else Document())
 
 
-def show_settings(settings: Settings, document: Document) -> str:
-    """Return the settings that were made of ``document``; behind each value stands its line, or ``default``."""
-    return "\n".join(_section_lines(settings, document.data, (), document)) + "\n"
+def show_settings(settings: Settings, document: Document) -> list[str]:
+    """Return the lines of the settings; behind each value stands its line in ``document``, or ``default``."""
+    return list(_section_lines(settings, document.data, (), document))
 
 
-def show_defaults(defaults: Settings) -> str:
-    """Return every key at its default."""
-    return "\n".join(_section_lines(defaults, {}, (), None)) + "\n"
+def show_defaults(defaults: Settings) -> list[str]:
+    """Return the lines of every key at its default."""
+    return list(_section_lines(defaults, {}, (), None))
 
 
-def show_for_recipient(settings: Settings, address: str) -> str:
+def show_for_recipient(settings: Settings, address: str) -> list[str]:
     """Return which rule of ``recipients`` holds for an address, and the thresholds and actions that follow."""
     position = first_matching_pattern([rule.match for rule in settings.recipients], address)
     rule = None if position is None else settings.recipients[position]
@@ -83,7 +80,7 @@ def show_for_recipient(settings: Settings, address: str) -> str:
     lines = [f"# {entry}"]
     for name in ("verdict", "actions"):
         lines += [f"{name}:", *_section_lines(getattr(rule or settings, name), {}, (name,), None)]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 def _section_lines(section: Section, given: object, key: KeyPath, document: Document | None) -> Iterator[str]:

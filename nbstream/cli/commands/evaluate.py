@@ -12,20 +12,21 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
+from nbstream import interrupts
 from nbstream.bayes.counts import CLASSES
 from nbstream.bayes.table_counts import make_counts
-from nbstream.cli import interrupts, message_files
-from nbstream.cli.terminal import check_writable, print_note, report_errors, translate_write_errors
+from nbstream.cli import message_files
 from nbstream.daemon import config
 from nbstream.daemon.assembly.filter import make_autolearner, make_filter
 from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.daemon.assembly.store import open_temporary_model
 from nbstream.engine.choice import choose_engine
-from nbstream.errors import ConfigError, InputError
+from nbstream.errors import ConfigError
 from nbstream.evaluation import report, streams
 from nbstream.evaluation.run import (
     CachingTokenizer,
@@ -38,38 +39,40 @@ from nbstream.filter import ImplicitHamLearner
 from nbstream.filter.suspects import describe_suspects
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.settings import EMBEDDED, RedisSettings, read_redis_url, url_has_password, url_has_user
+from nbstream.terminal import check_writable, print_note, translate_write_errors
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from nbstream.daemon.config import Settings
     from nbstream.engine.choice import Engine
+    from nbstream.errors import NbstreamError
     from nbstream.evaluation.report import EvaluationReport
     from nbstream.evaluation.streams import LabelledStream
     from nbstream.evaluation.suspects import SuspectRow
     from nbstream.store.model.model import Model
+    from nbstream.terminal import Output
 
 _LESSON_SECONDS = 15.0  # more than two commands of Redis may take
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, output: Output) -> None:
     """Print the measures and write the files; 66 when a path cannot be read (of a pair the rest is measured)."""
     _check_usage(options)
     file = config.find_config_file(options.config)
     settings = config.load_settings(file)
     outputs = (options.json_file, options.scores, options.suspects)
     check_writable([path for path in outputs if path])
-    errors: list[InputError] = []
     if options.config is None:
         print_note(f"configuration: {file or 'the defaults'}")
-    stream = _make_stream(options, errors).limited_to(options.limit)
+    stream = _make_stream(options, output.errors).limited_to(options.limit)
     evaluation_options = EvaluationOptions(
         options.regime, options.label_noise, options.seed, options.taught, options.other
     )
     skip = evaluation_options.taught_messages if options.skip is None else options.skip
     result, suspects = interrupts.run_interruptible(_run(settings, options, stream, evaluation_options))
-    if errors and len({row.label for row in result.rows}) < len(CLASSES):  # nothing can be said of one class alone
-        return report_errors(errors)
+    if output.errors and len({row.label for row in result.rows}) < len(CLASSES):
+        return  # nothing can be said of one class alone
     measured = report.build_report(
         result,
         evaluation_options,
@@ -77,13 +80,12 @@ def run(options: argparse.Namespace) -> int:
         options.limit,
         settings.verdict.max_false_positive_rate,
     )
-    print(measured.to_json() if options.json else measured.to_text())
+    output.show(measured.to_text().split("\n"), asdict(measured))
     if suspects is not None:
         described = describe_suspects([each.suspect for each in suspects], "labelled")
         advice = ": look at them before you teach them" if suspects else ""
-        print(f"{described}{advice}.", file=sys.stderr if options.json else sys.stdout)
+        (print_note if options.json else output.show)(f"{described}{advice}.")
     _write_outputs(options, result, measured, suspects)
-    return report_errors(errors)
 
 
 def _check_usage(options: argparse.Namespace) -> None:
@@ -101,7 +103,7 @@ def _check_usage(options: argparse.Namespace) -> None:
         options.wrong_usage("--suspects needs all labels as they are: without --regime and --label-noise")
 
 
-def _make_stream(options: argparse.Namespace, errors: list[InputError]) -> LabelledStream:
+def _make_stream(options: argparse.Namespace, errors: list[NbstreamError]) -> LabelledStream:
     if options.index:
         stream = streams.read_stream(options.index)
         print_note(f"{options.index}: read as {stream.description}")
@@ -120,7 +122,7 @@ def _count_messages(paths: Sequence[str]) -> int:
     return sum(1 for _ in message_files.read_messages(paths, [])) if count is None else count
 
 
-def _raw_messages(paths: Sequence[str], errors: list[InputError]) -> Iterator[tuple[str, bytes]]:
+def _raw_messages(paths: Sequence[str], errors: list[NbstreamError]) -> Iterator[tuple[str, bytes]]:
     return ((source.name, source.raw) for source in message_files.read_messages(paths, errors))
 
 

@@ -7,7 +7,6 @@ explanation of a check now, and whether it was checked before. Nothing is writte
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import re
 import time
@@ -18,18 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
-from nbstream.cli import interrupts, message_files
-from nbstream.cli.terminal import (
-    is_styled,
-    local_time,
-    printable,
-    report_errors,
-    terminal_columns,
-)
+from nbstream.cli import message_files
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_message_reader
-from nbstream.errors import InputError
 from nbstream.filter.filter import MessageRecord, find_message_record
 from nbstream.filter.lesson_text import describe_kind
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
@@ -37,15 +28,23 @@ from nbstream.policy.verdict import format_threshold
 from nbstream.server import api_json
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import entry_of_people
+from nbstream.terminal import (
+    is_styled,
+    local_time,
+    printable,
+    terminal_columns,
+)
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import are_private
 
 if TYPE_CHECKING:
     from nbstream.bayes.kinds import KindScores
     from nbstream.daemon.config import Settings
+    from nbstream.errors import NbstreamError
     from nbstream.filter import Filter
     from nbstream.policy.explanation import CountedClue, Explanation
-from nbstream.store.model.model import Model
+    from nbstream.store.model.model import Model
+    from nbstream.terminal import Output
 
 WHY_NO_WORDS = "this model stores keyed hashes in place of words (model.private_tokens)"
 """Why a command shows hashes."""
@@ -67,27 +66,21 @@ class _Subject:
     record: MessageRecord
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace, output: Output) -> None:
     """Print the explanations; 66 for unreadable paths and unknown ids, 75 when Redis is away."""
-    return interrupts.run_interruptible(_run(options))
-
-
-async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
-    errors: list[InputError] = []
     style = TableStyle(options.clues, terminal_columns(), colour=is_styled())
-    printed = 0
+    separator = ""
     async with open_one_shot_filter(settings, user=options.user, reads_messages=True) as (spam_filter, model):
-        async for subject in _subjects(options.subjects, settings, spam_filter, model, errors):
-            if printed and not options.json:
-                print()
-            print(_render_json(subject) if options.json else _render_text(subject, style, now=options.now))
-            printed += 1
-    return report_errors(errors)
+        async for subject in _subjects(options.subjects, settings, spam_filter, model, output.errors):
+            text = separator + _describe(subject, style, now=options.now)
+            members = {"path": subject.path, **api_json.message_record_to_json(subject.record)}
+            output.show(text, members, styled=True)
+            separator = "\n"
 
 
 async def _subjects(
-    names: list[str], settings: Settings, spam_filter: Filter, model: Model, errors: list[InputError]
+    names: list[str], settings: Settings, spam_filter: Filter, model: Model, errors: list[NbstreamError]
 ) -> AsyncGenerator[_Subject, None]:
     """Yield what the names stand for, in order; what is unknown or cannot be read is added to ``errors``."""
     memory = spam_filter.parts.checked_messages
@@ -122,7 +115,7 @@ def _is_message_id(name: str) -> bool:
     return _MESSAGE_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
-def _render_text(subject: _Subject, style: TableStyle, *, now: bool) -> str:
+def _describe(subject: _Subject, style: TableStyle, *, now: bool) -> str:
     record = subject.record
     then = record.explanation_at_check if subject.path is None and not now else None
     lines = [f"message  {printable(subject.path)}"] if subject.path is not None else []
@@ -161,10 +154,6 @@ def _describe_check(record: MessageRecord) -> str:
     if record.explanation_at_check:
         return f"{local_time(record.explanation_at_check.at)}  {render_summary(record.explanation_at_check)}{by}"
     return f"{remembered.verdict} {remembered.probability:.6f}  (why is not remembered){by}"
-
-
-def _render_json(subject: _Subject) -> str:
-    return json.dumps({"path": subject.path, **api_json.message_record_to_json(subject.record)})
 
 
 # An explanation as a table. The numbers stand before the words, so that they are aligned whatever script a token

@@ -7,48 +7,40 @@ collected before they are printed: 100,000 take some 20 MB.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING, Any
 
-from nbstream.cli import interrupts
-from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.errors import InputError
 from nbstream.policy.verdict import shorten_probability
 from nbstream.server.api_json import iso_time
 from nbstream.store.model.history import HistorySelection
+from nbstream.terminal import local_time, print_error
 
 if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.filter import Filter
     from nbstream.store.model.history import Assessment, HistoryChange
+    from nbstream.terminal import Output
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace, output: Output) -> None:
     """Print the changes; ``StoreUnavailable`` (75) when Redis is away."""
-    return interrupts.run_interruptible(_run(options))
-
-
-async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     selection = read_selection(options)
-    lines: list[str] = []
+    changes: list[tuple[str, dict[str, Any]]] = []
     async with open_one_shot_filter(settings, user=options.user) as (spam_filter, model):
         name = name_of_model(settings, spam_filter, options.user)
         async for change in model.history.changes(selection.since):
-            if options.limit is not None and len(lines) >= options.limit:
+            if options.limit is not None and len(changes) >= options.limit:
                 break
             if change in selection:
-                lines.append(
-                    json.dumps(history_change_to_json(change)) if options.json else history_change_to_text(change)
-                )
-    for line in reversed(lines):
-        print(line)
-    if not lines:
+                changes.append((history_change_to_text(change), history_change_to_json(change)))
+    for text, members in reversed(changes):
+        output.show(text, members)
+    if not changes:
         which = "such " if selection != HistorySelection() else ""
         print_error(f"no {which}change in the history of model {name!r}")
-    return 0
 
 
 def name_of_model(settings: Settings, spam_filter: Filter, user: str | None) -> str:
@@ -74,14 +66,14 @@ def history_change_to_json(change: HistoryChange) -> dict[str, Any]:
 
 
 def history_change_to_text(change: HistoryChange) -> str:
-    """Return a change as one line that cannot move a terminal's cursor."""
+    """Return a change as one line."""
     note = change.note
     assessments = (
         f"{shorten_probability(note.before.probability, 4)} {note.before.verdict} -> "
         f"{shorten_probability(note.after.probability, 4)} {note.after.verdict}"
     )
     who = f"{note.source} {note.actor}".rstrip()
-    return printable(f"{local_time(change.at)}  {change.message_key}  {change.description}  {who}  {assessments}")
+    return f"{local_time(change.at)}  {change.message_key}  {change.description}  {who}  {assessments}"
 
 
 def _assessment_to_json(assessment: Assessment) -> dict[str, Any]:

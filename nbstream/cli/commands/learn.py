@@ -10,22 +10,22 @@ from contextlib import AbstractContextManager, aclosing, closing
 from functools import partial
 from typing import TYPE_CHECKING
 
-from nbstream.cli import interrupts, message_files, reader_process
-from nbstream.cli.exit_codes import exit_code
+from nbstream import interrupts
+from nbstream.cli import message_files, reader_process
 from nbstream.cli.imap_positions import FolderPositions, LearnedPositions
 from nbstream.cli.lesson_summary import FeedbackSummary
-from nbstream.cli.terminal import print_error, print_note, progress
 from nbstream.daemon import config
 from nbstream.daemon.assembly.filter import make_model_tokenizer
 from nbstream.daemon.assembly.parts import open_one_shot_filter, read_correspondents
 from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.engine.choice import choose_engine
-from nbstream.errors import InputError, NbstreamError, StoreIncompatible
+from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage
 from nbstream.mail.addresses import canonical_address
 from nbstream.policy.lesson_source import COMMAND_SOURCE, FeedbackSource, Reinforcement
 from nbstream.store.state_file import StateFile
 from nbstream.system_users import current_user
+from nbstream.terminal import print_error, print_note, progress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
     from nbstream.cli.reader_process import MessageChunk, MessageSource, ReadMessage
     from nbstream.daemon.config import Settings
     from nbstream.filter import FeedbackResult, Filter
+    from nbstream.terminal import Output
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, output: Output) -> None:
     """Learn or unlearn, print what changed, and return the exit code.
 
     It is 0 also where nothing had to change, 66 for unreadable paths, lists of messages and unknown ids, 75 when
@@ -50,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
             )
         from nbstream.cli.commands import learn_mailboxes  # noqa: PLC0415 - only this option needs it
 
-        return learn_mailboxes.run(options)
+        learn_mailboxes.run(options, output)
+        return
     if not options.paths and not options.ids and not options.folders:
         options.wrong_usage(f"a PATH{', --imap URL' if options.label else ''} or --id ID is needed")
     if any(len(words) == 1 for words in options.others):
@@ -73,14 +75,14 @@ def run(options: argparse.Namespace) -> int:
         with reader_process.in_own_process(
             reader_process.read_chunks(source, tokenizer, make_message_reader(settings))
         ) as chunks:
-            return interrupts.run_interruptible(_run(options, settings, chunks, LearnedPositions(positions)))
+            interrupts.run_interruptible(_learn(options, settings, chunks, LearnedPositions(positions), output))
 
 
 def _message_source(options: argparse.Namespace, positions: FolderPositions) -> MessageSource:
     """Return what reads all messages that are named: of the paths, the IMAP folders, and the other classes."""
     read = _message_reader(options, positions)
 
-    def read_all(errors: list[InputError]) -> Iterator[tuple[NamedMessage, str | None]]:
+    def read_all(errors: list[NbstreamError]) -> Iterator[tuple[NamedMessage, str | None]]:
         for message in read(errors):
             yield message, options.label
         for label, *paths in options.others:
@@ -92,7 +94,7 @@ def _message_source(options: argparse.Namespace, positions: FolderPositions) -> 
 
 def _message_reader(
     options: argparse.Namespace, positions: FolderPositions
-) -> Callable[[list[InputError]], Iterator[NamedMessage]]:
+) -> Callable[[list[NbstreamError]], Iterator[NamedMessage]]:
     if not options.folders:
         return partial(message_files.read_messages, options.paths)
     from nbstream.cli import imap_folders as folders  # noqa: PLC0415 - TLS takes a tenth of the time to start
@@ -103,20 +105,21 @@ def _message_reader(
     ]
     by_account = folders.read_passwords([folder.account for folder in options.folders], options.password_file)
 
-    def read_all(errors: list[InputError]) -> Iterator[NamedMessage]:
+    def read_all(errors: list[NbstreamError]) -> Iterator[NamedMessage]:
         yield from message_files.read_messages(options.paths, errors)
         yield from message_files.interruptible(folders.read_folders(requests, by_account, options.ca_file, errors))
 
     return read_all
 
 
-async def _run(
+async def _learn(
     options: argparse.Namespace,
     settings: Settings,
     chunks: AsyncGenerator[MessageChunk, None],
     positions: LearnedPositions,
-) -> int:
-    errors: list[NbstreamError] = []
+    output: Output,
+) -> None:
+    errors = output.errors
     summary, interrupted = FeedbackSummary(errors, options.label), ""
     reinforcement = Reinforcement.AT_ONCE if options.reinforce else Reinforcement.NEVER
     actor = current_user(options.person or options.user)
@@ -139,16 +142,15 @@ async def _run(
             interrupted = ""
     finally:
         positions.save()
-        print(summary.describe() + interrupted)
-        for error in errors:
-            print_error(error)
-        if options.folders and not options.all and not errors and summary.last is None:
+        output.show(summary.describe() + interrupted)
+        failed = len(errors)
+        output.print_errors()
+        if options.folders and not options.all and not failed and summary.last is None:
             print_note("nbstream: nothing is new in the folders; --all learns what was learned before, too")
-        if errors and summary.last:
-            print_error(f"{len(errors)} could not be read, the rest was")
+        if failed and summary.last:
+            print_error(f"{failed} could not be read, the rest was")
         if options.label and bare_texts.count and summary.last:
             print_error(bare_texts.warning(options.config, options.user))
-    return exit_code(errors[0]) if errors else 0
 
 
 async def _subjects(

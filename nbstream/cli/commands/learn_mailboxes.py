@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
-from nbstream.cli import interrupts, reader_process
-from nbstream.cli.exit_codes import exit_code
+from nbstream import interrupts
+from nbstream.cli import reader_process
 from nbstream.cli.lesson_summary import FeedbackSummary
 from nbstream.cli.message_files import NamedMessage
-from nbstream.cli.terminal import print_error, progress
 from nbstream.correspondents.sent_mail import read_message
 from nbstream.correspondents.store import record_sent
 from nbstream.daemon import config
@@ -43,6 +42,7 @@ from nbstream.policy.lesson_source import FeedbackSource
 from nbstream.settings.values import read_text_file
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.system_users import acting_as, current_user
+from nbstream.terminal import progress
 from nbstream.training.choice import LABELS
 from nbstream.training.files import MailboxFiles
 from nbstream.training.messages import FolderRole, MessagePlace, SkippedMail
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.errors import NbstreamError
     from nbstream.filter import FeedbackResult, Filter
+    from nbstream.terminal import Output
     from nbstream.training.messages import Account, MailboxMessage, MailSource
     from nbstream.training.plan import Plan, PlanPart
 
@@ -73,7 +74,7 @@ _Parsed = TypeVar("_Parsed")
 _NO_MAIL = "is no message"
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, output: Output) -> None:
     """Print the plan; learn, if somebody agrees, and print what became of it. Return the exit code.
 
     It is 66 for a list of users that cannot be read and where no account was found, 75 when Redis is away.
@@ -89,17 +90,16 @@ def run(options: argparse.Namespace) -> int:
 
     with interrupts.interrupt_at_once(), progress(" accounts", None) as advance:
         plan = make_plan(source, own_model_user, options.per_account, advance)
-    for line in plan.lines():
-        print(visible_text(line))
+    output.show([visible_text(line) for line in plan.lines()])
     if not plan.accounts:
         raise InputError("--mailboxes: no account was found")
     if options.plan or not any(part.choice.order for part in plan.parts):
-        return 0
-    if not options.yes and not _is_agreed(source, plan):
-        return 0
+        return
+    if not options.yes and not _is_agreed(source, plan, output):
+        return
     owner = _owner(settings)
     with acting_as(owner):
-        facts = interrupts.run_interruptible(_record_sent(settings, source, plan.skips, owner))
+        facts = interrupts.run_interruptible(_record_sent(settings, source, plan.skips, owner, output))
         engine = choose_engine()
         tokenizer = make_model_tokenizer(settings, engine, (lambda: facts) if facts else None)
     with (
@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
         ) as chunks,
         acting_as(owner),
     ):
-        return interrupts.run_interruptible(_learn(settings, plan, chunks))
+        interrupts.run_interruptible(_learn(settings, plan, chunks, output))
 
 
 def _owner(settings: Settings) -> int | None:
@@ -151,16 +151,16 @@ def _parsed(file: Path, parse: Callable[[str], _Parsed]) -> _Parsed:
         raise InputError(f"{file}: {error}") from error
 
 
-def _is_agreed(source: MailSource, plan: Plan) -> bool:
+def _is_agreed(source: MailSource, plan: Plan, output: Output) -> bool:
     """Ask whether the plan is to be learned, and show a sample of it to whoever asks for one."""
     while True:
-        print("Learn this? [y]es, [n]o, or look at a [s]ample: ", end="", flush=True)
+        output.show("Learn this? [y]es, [n]o, or look at a [s]ample:")
         line = sys.stdin.readline()
         answer = line.strip().lower()[:1]
         if answer == "s":
             for label in LABELS:
                 for shown in _sample_lines(source, plan, label):
-                    print(shown)
+                    output.show(shown)
         elif answer in {"y", "n"} or not line:
             return answer == "y"
 
@@ -175,7 +175,7 @@ def _sample_lines(source: MailSource, plan: Plan, label: str) -> Iterator[str]:
 
 
 async def _record_sent(
-    settings: Settings, source: MailSource, skips: Skips, owner: int | None
+    settings: Settings, source: MailSource, skips: Skips, owner: int | None, output: Output
 ) -> CorrespondentFacts | None:
     """Record whom the users wrote to, by their folders for sent mail, and return all that is known of it.
 
@@ -204,7 +204,9 @@ async def _record_sent(
                 read += len(mails)
     if read:
         days = store.known.sender_seconds // 86_400
-        print(f"whom users wrote to: {recorded} of {read} sent messages of the last {days} days say something new")
+        output.show(
+            f"whom users wrote to: {recorded} of {read} sent messages of the last {days} days say something new"
+        )
     return facts
 
 
@@ -221,10 +223,10 @@ def _sent_places(source: MailSource, account: Account, since: float, skips: Skip
 
 def _reader(
     source: MailSource, plan: Plan
-) -> Callable[[list[InputError]], Iterator[tuple[NamedMessage, str | None]]]:
+) -> Callable[[list[NbstreamError]], Iterator[tuple[NamedMessage, str | None]]]:
     """Return what reads all messages of the plan; each is named by its part and its place in the order."""
 
-    def read_all(errors: list[InputError]) -> Iterator[tuple[NamedMessage, str | None]]:
+    def read_all(errors: list[NbstreamError]) -> Iterator[tuple[NamedMessage, str | None]]:
         for i, part in enumerate(plan.parts):
             for start, end in part.slices():
                 for number, raw in source.read(part.choice.places(start, end), errors.append):
@@ -233,9 +235,10 @@ def _reader(
     return read_all
 
 
-async def _learn(settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageChunk, None]) -> int:
-    errors: list[NbstreamError] = []
-    results, skips = Results(FeedbackSummary(errors, "all")), Skips()  # the plan has said what it left out
+async def _learn(
+    settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageChunk, None], output: Output
+) -> None:
+    results, skips = Results(FeedbackSummary(output.errors, "all")), Skips()  # the plan has said what it left out
     interrupted = "; the same command goes on"
     try:
         async with aclosing(chunks):
@@ -247,13 +250,11 @@ async def _learn(settings: Settings, plan: Plan, chunks: AsyncGenerator[MessageC
                             await _learn_part(settings, part, batches, results, advance)
         interrupted = ""
     finally:
-        print(results.summary.describe() + interrupted)
+        output.show(results.summary.describe() + interrupted)
         measure = () if interrupted else results.lines()
         for line in (*measure, *(f"skipped: {line}" for line in skips.lines())):
-            print(visible_text(line))
-        for error in errors:
-            print_error(error)
-    return exit_code(errors[0]) if errors else 0
+            output.show(visible_text(line))
+        output.print_errors()
 
 
 async def _learn_part(

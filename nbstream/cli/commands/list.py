@@ -7,12 +7,9 @@ once. Nothing that others wrote reaches the terminal but printable characters.
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
-from nbstream.cli import interrupts
 from nbstream.cli.exit_codes import EX_DATAERR, EX_NOINPUT
-from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.daemon import config
 from nbstream.daemon.assembly.store import open_sender_lists
 from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES
@@ -20,6 +17,7 @@ from nbstream.policy.sender_lists import SITE, ListKind, list_owner
 from nbstream.server.api_json import iso_time
 from nbstream.store.sender_lists import MAX_ALL_ENTRIES, ListChange
 from nbstream.system_users import current_user
+from nbstream.terminal import local_time, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.policy.address_patterns import SenderPattern
     from nbstream.store.sender_lists import StoredEntry, StoredSenderLists
+    from nbstream.terminal import Output
 
 _FULL = (
     f"nothing was added: a list has at most {MAX_ENTRIES} entries, {MAX_SEARCHED_ENTRIES} of them networks and "
@@ -34,21 +33,18 @@ _FULL = (
 )
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace, output: Output) -> int | None:
     """Print or change a list; 65 where it is full, 66 for an unknown entry, 75 when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    return interrupts.run_interruptible(_run(settings, options))
-
-
-async def _run(settings: Settings, options: argparse.Namespace) -> int:
     owner = list_owner(options.user) if options.user else SITE
     async with open_sender_lists(settings) as lists:
         if options.action == "show":
-            return _show(settings, owner, await lists.entries(owner), as_json=options.json)
-        return await _change(lists, owner, options)
+            _show(settings, owner, await lists.entries(owner), output)
+            return None
+        return await _change(lists, owner, options, output)
 
 
-async def _change(lists: StoredSenderLists, owner: str, options: argparse.Namespace) -> int:
+async def _change(lists: StoredSenderLists, owner: str, options: argparse.Namespace, output: Output) -> int | None:
     sender: SenderPattern = options.sender
     if options.action == "add":
         change = await lists.add(owner, ListKind(options.kind), sender, current_user())
@@ -62,24 +58,18 @@ async def _change(lists: StoredSenderLists, owner: str, options: argparse.Namesp
         print_error(f"the list of {whose} has no entry {sender.text}")
         return EX_NOINPUT
     kind = f"{options.kind} " if options.action == "add" else ""
-    print(printable(f"{change}: {kind}{sender.text}, for {whose}"))
-    return 0
+    output.show(f"{change}: {kind}{sender.text}, for {whose}")
+    return None
 
 
-def _show(settings: Settings, owner: str, entries: Sequence[StoredEntry], *, as_json: bool) -> int:
+def _show(settings: Settings, owner: str, entries: Sequence[StoredEntry], output: Output) -> None:
     written = [(kind, sender) for kind in ListKind for sender in getattr(settings.lists, kind) if owner == SITE]
     for kind, sender in written:
-        text = json.dumps({"kind": kind, "sender": sender, "time": None, "actor": None})
-        print(text if as_json else printable(f"{kind:5}  {sender}  (settings)"))
+        members = {"kind": kind, "sender": sender, "time": None, "actor": None}
+        output.show(f"{kind:5}  {sender}  (settings)", members)
     for entry in entries:
-        values = {
-            "kind": entry.kind,
-            "sender": entry.pattern.text,
-            "time": iso_time(entry.at),
-            "actor": entry.actor,
-        }
-        line = f"{entry.kind:5}  {entry.pattern.text}  {local_time(entry.at)}  {entry.actor}"
-        print(json.dumps(values) if as_json else printable(line))
+        sender = entry.pattern.text
+        members = {"kind": entry.kind, "sender": sender, "time": iso_time(entry.at), "actor": entry.actor}
+        output.show(f"{entry.kind:5}  {sender}  {local_time(entry.at)}  {entry.actor}", members)
     if not written and not entries:
         print_error(f"the list of {'the site' if owner == SITE else owner} is empty")
-    return 0

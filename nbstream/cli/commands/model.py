@@ -1,126 +1,79 @@
-"""``nbstream model``: see the own models of users and domains, copy and remove them.
-
-Rules: without ``--yes`` nothing is removed. Daemons may run; an interrupted removal may be repeated.
-"""
+"""``nbstream model``: what the common model and the own models of users and domains know."""
 
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.clues import NamedCounts, top_tokens
 from nbstream.bayes.counts import CLASSES
-from nbstream.cli import interrupts
 from nbstream.cli.commands.explain import WHY_NO_WORDS
-from nbstream.cli.commands.export import open_output, print_summary, write_model
-from nbstream.cli.commands.import_ import import_file
-from nbstream.cli.terminal import local_time, print_error, print_note, printable
 from nbstream.daemon import config
-from nbstream.daemon.assembly.store import make_own_model, open_running_redis
+from nbstream.daemon.assembly.store import make_model, make_own_model, open_running_redis
 from nbstream.errors import InputError
 from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.policy.own_models.names import levels_of_name
 from nbstream.server.api_json import iso_time
-from nbstream.store.transfer import archive
+from nbstream.terminal import local_time, print_error, print_note
 
 if TYPE_CHECKING:
-    from nbstream.daemon.config import Settings
+    from nbstream.bayes.counts import Totals
     from nbstream.filter.own_models.index import ListedModel
-    from nbstream.store.model.model import Model
-
-_TOKENS = 5  # of each class
+    from nbstream.terminal import Output
 
 
-def run(options: argparse.Namespace) -> int:
-    """Print own models; 66 for an unknown one, 75 when Redis is away."""
+async def run(options: argparse.Namespace, output: Output) -> None:
+    """Print own models, or one model; 66 for an unknown one, 75 when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    work = {"list": _list, "show": _show, "export": _export, "import": _import, "forget": _forget}[options.action]
-    return interrupts.run_interruptible(work(settings, options))
-
-
-async def _list(settings: Settings, options: argparse.Namespace) -> int:
-    count = 0
+    common = settings.model.name
     async with open_running_redis(settings) as clients:
-        async for model in OwnModelIndex(clients.client, settings.model.name).models():
-            if not count and not options.json:
-                print(f"{'ham':>8} {'spam':>8} {'tokens':>9} {'kB':>9}  {'last used':25}  name")
-            count += 1
-            print(json.dumps(_to_json(model)) if options.json else _to_text(model))
-    if not count:
-        print_error(f"there are no own models below model {settings.model.name!r}")
-    return 0
-
-
-async def _show(settings: Settings, options: argparse.Namespace) -> int:
-    async with open_running_redis(settings) as clients:
-        listed = await _find_listed(OwnModelIndex(clients.client, settings.model.name), options.name)
-        model = await make_own_model(settings, clients.client, options.name).open(sign=False)
-        counts = await model.counts()
+        index = OwnModelIndex(clients.client, common)
+        if options.action == "list":
+            await _list(index, common, output)
+            return
+        listed = await find_own_model(index, options.name) if options.name else None
+        model = (
+            make_own_model(settings, clients.client, listed.name)
+            if listed
+            else make_model(settings, clients.client)
+        )
+        counts = await (await model.open(sign=False)).counts()
     named = NamedCounts(*counts.snapshot(), counts.totals)
-    tokens = {label: top_tokens(named, label, _TOKENS) for label in CLASSES}
-    levels = [settings.model.name, *levels_of_name(listed.name)]
+    tokens = {label: top_tokens(named, label, options.k) for label in CLASSES}
+    levels = [common, *(levels_of_name(listed.name) if listed else ())]
     if settings.model.private_tokens:
         print_note(f"nbstream: {WHY_NO_WORDS}; nobody can read them, and explain shows the words of a file")
-    if options.json:
-        members = {
-            **_to_json(listed),
-            "levels": levels,
-            "strongest": {label: [asdict(token) for token in tokens[label]] for label in CLASSES},
-        }
-        print(json.dumps(members))
-        return 0
-    learned = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, listed.totals.messages, strict=True))
-    print(printable(f"model    {listed.name}"))
-    print(printable(f"levels   {' -> '.join(levels)}"))
-    print(f"learned  {learned}, {listed.totals.vocabulary_size} tokens")
-    print(f"used     {local_time(listed.used_at)}")
-    print(f"stored   about {_kilobytes(listed)} kB in Redis")
+    totals = listed.totals if listed else counts.totals
+    members = _to_json(listed) if listed else {"name": common, **_knowledge(totals)}
+    strongest = {label: [asdict(token) for token in tokens[label]] for label in CLASSES}
+    lines = [
+        f"model    {listed.name if listed else common}",
+        f"levels   {' -> '.join(levels)}",
+        f"learned  {describe_totals(totals)}",
+    ]
+    if listed:
+        lines += [f"used     {local_time(listed.used_at)}", f"stored   about {_kilobytes(listed)} kB in Redis"]
     for label in CLASSES:
-        words = "  ".join(f"{printable(token.token)} {token.log_ratio:+.1f}" for token in tokens[label])
-        print(f"{label:7}  {words}".rstrip())
-    return 0
+        words = "  ".join(f"{token.token} {token.log_ratio:+.1f}" for token in tokens[label])
+        lines.append(f"{label:7}  {words}".rstrip())
+    output.show(lines, {**members, "levels": levels, "strongest": strongest})
 
 
-async def _export(settings: Settings, options: argparse.Namespace) -> int:
-    with open_output(options.file) as stream:
-        async with open_running_redis(settings) as clients:
-            listed = await _find_listed(OwnModelIndex(clients.client, settings.model.name), options.name)
-            model = await make_own_model(settings, clients.client, listed.name).open(sign=False)
-            summary = await write_model(model, archive.OWN_PREFIX + listed.name, stream)
-    print_summary(summary, options.file)
-    return 0
+async def _list(index: OwnModelIndex, common: str, output: Output) -> None:
+    head = [f"{'ham':>8} {'spam':>8} {'tokens':>9} {'kB':>9}  {'last used':25}  name"]
+    count = 0
+    async for model in index.models():
+        ham, spam = model.totals.messages
+        numbers = f"{ham:8} {spam:8} {model.totals.vocabulary_size:9} {_kilobytes(model):9}"
+        line = f"{numbers}  {local_time(model.used_at):25}  {model.name}"
+        output.show([*([] if count else head), line], _to_json(model))
+        count += 1
+    if not count:
+        print_error(f"there are no own models below model {common!r}")
 
 
-async def _import(settings: Settings, options: argparse.Namespace) -> int:
-    async with open_running_redis(settings) as clients:
-        opened: list[str] = []
-
-        async def open_model(name: str) -> Model:
-            opened.append(name)
-            if not name.startswith(archive.OWN_PREFIX) or len(opened) > 1:
-                raise InputError(f"{options.file} has the models of a site: nbstream import reads it")
-            return await make_own_model(settings, clients.client, options.name).open(sign=False)
-
-        await import_file(settings, options.file, open_model)
-    return 0
-
-
-async def _forget(settings: Settings, options: argparse.Namespace) -> int:
-    async with open_running_redis(settings) as clients:
-        index = OwnModelIndex(clients.client, settings.model.name)
-        listed = await _find_listed(index, options.name)
-        if options.yes:
-            await index.remove([listed.name])
-    learned = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, listed.totals.messages, strict=True))
-    what = f"model {listed.name}, which has learned {learned}, {listed.totals.vocabulary_size} tokens"
-    text = f"removed: {what}" if options.yes else f"would be removed: {what}\nnothing was changed; --yes does it"
-    print("\n".join(map(printable, text.split("\n"))))
-    return 0
-
-
-async def _find_listed(index: OwnModelIndex, name: str) -> ListedModel:
+async def find_own_model(index: OwnModelIndex, name: str) -> ListedModel:
     """Return the own model of this name. Raises ``InputError`` where there is none."""
     model = await index.find(name)
     if model is None:
@@ -128,20 +81,19 @@ async def _find_listed(index: OwnModelIndex, name: str) -> ListedModel:
     return model
 
 
+def describe_totals(totals: Totals) -> str:
+    """Return in words how much a model has learned."""
+    learned = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, totals.messages, strict=True))
+    return f"{learned}, {totals.vocabulary_size} tokens"
+
+
+def _knowledge(totals: Totals) -> dict[str, Any]:
+    return {"learned": dict(zip(CLASSES, totals.messages, strict=True)), "tokens": totals.vocabulary_size}
+
+
 def _to_json(model: ListedModel) -> dict[str, Any]:
-    return {
-        "name": model.name,
-        "used": iso_time(model.used_at),
-        "learned": dict(zip(CLASSES, model.totals.messages, strict=True)),
-        "tokens": model.totals.vocabulary_size,
-        "bytes": model.bytes_stored,
-    }
-
-
-def _to_text(model: ListedModel) -> str:
-    learned = dict(zip(CLASSES, model.totals.messages, strict=True))
-    numbers = f"{learned['ham']:8} {learned['spam']:8} {model.totals.vocabulary_size:9} {_kilobytes(model):9}"
-    return printable(f"{numbers}  {local_time(model.used_at):25}  {model.name}")
+    used = {"name": model.name, "used": iso_time(model.used_at)}
+    return {**used, **_knowledge(model.totals), "bytes": model.bytes_stored}
 
 
 def _kilobytes(model: ListedModel) -> int:

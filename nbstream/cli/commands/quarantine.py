@@ -7,13 +7,9 @@ the message was delivered is mended by the same command again.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from nbstream.cli import interrupts
-from nbstream.cli.exit_codes import EX_NOINPUT, exit_code
-from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.daemon import config
 from nbstream.daemon.assembly.delivery import make_next_hop
 from nbstream.daemon.assembly.parts import open_one_shot_filter
@@ -28,42 +24,42 @@ from nbstream.server.api_json import iso_time
 from nbstream.server.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser, shown_text
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
 from nbstream.system_users import current_user
+from nbstream.terminal import local_time
 
 if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
     from nbstream.filter import FeedbackResult
     from nbstream.mail.message import Message
+    from nbstream.terminal import Output
 
 _MAX_SHOWN_LENGTH = 100
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace, output: Output) -> None:
     """Print or release messages; 66 for an unknown id, 69 if the next hop refuses, 75 if it or Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
     waiting = Quarantine(settings.quarantine_folder)
     if options.action == "list":
-        return _list_messages(waiting, as_json=options.json)
-    if options.action == "show":
-        return _show_message(settings, waiting, options.id)
-    return interrupts.run_interruptible(_release_messages(settings, waiting, options))
+        _list_messages(waiting, output)
+    elif options.action == "show":
+        _show_message(settings, waiting, options.id, output)
+    else:
+        await _release_messages(settings, waiting, options, output)
 
 
-def _list_messages(waiting: Quarantine, *, as_json: bool) -> int:
-    errors = 0
+def _list_messages(waiting: Quarantine, output: Output) -> None:
     for entry in waiting.messages():
         try:
             note, subject = quarantine.read_subject(entry)
         except InputError as error:
-            errors += 1
-            print_error(error)
-            continue
-        print(_render_json(entry, note, subject) if as_json else _render_text(entry, note, subject))
-    return EX_NOINPUT if errors else 0
+            output.fail(error)
+        else:
+            output.show(_describe(entry, note, subject), _members(entry, note, subject))
 
 
-def _render_json(entry: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
-    members = {
+def _members(entry: QuarantinedMessage, note: QuarantineNote, subject: str) -> dict[str, object]:
+    return {
         "id": note.id,
         "time": iso_time(entry.at),
         "verdict": note.verdict,
@@ -74,27 +70,23 @@ def _render_json(entry: QuarantinedMessage, note: QuarantineNote, subject: str) 
         "subject": subject,
         "in_doubt": entry.in_doubt,
     }
-    return json.dumps(members)
 
 
-def _render_text(entry: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
+def _describe(entry: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
     first, *others = note.envelope.recipients
     more = f" and {len(others)} more" if others else ""
     doubt = f"  ({IN_DOUBT_TEXT})" if entry.in_doubt else ""
     verdict_text = f"{note.verdict} {shorten_probability(note.probability, 4)}"
     way = f"{note.envelope.sender.address or '<>'} -> {first.address}{more}"
-    return printable(
-        f"{local_time(entry.at)}  {note.id}  {verdict_text}  {way}  {subject[:_MAX_SHOWN_LENGTH]}{doubt}"
-    )
+    return f"{local_time(entry.at)}  {note.id}  {verdict_text}  {way}  {subject[:_MAX_SHOWN_LENGTH]}{doubt}"
 
 
-def _show_message(settings: Settings, waiting: Quarantine, prefix: str) -> int:
+def _show_message(settings: Settings, waiting: Quarantine, prefix: str, output: Output) -> None:
     for entry in _messages_by_prefix(waiting, prefix):
         note, content = quarantine.read_message(entry)
         message = make_message_reader(settings).read_incoming(content)
         for line in _message_lines(entry, note, message):
-            print(printable(line.expandtabs()))
-    return 0
+            output.show(line.expandtabs())
 
 
 def _message_lines(entry: QuarantinedMessage, note: QuarantineNote, message: Message) -> Iterator[str]:
@@ -130,8 +122,9 @@ def _messages_by_prefix(waiting: Quarantine, prefix: str) -> list[QuarantinedMes
     return messages
 
 
-async def _release_messages(settings: Settings, waiting: Quarantine, options: argparse.Namespace) -> int:
-    errors: list[NbstreamError] = []
+async def _release_messages(
+    settings: Settings, waiting: Quarantine, options: argparse.Namespace, output: Output
+) -> None:
     next_hop = make_next_hop(settings)
     try:
         async with open_one_shot_filter(settings, sign=True, reads_messages=True) as (spam_filter, model):
@@ -146,35 +139,26 @@ async def _release_messages(settings: Settings, waiting: Quarantine, options: ar
                 learn_ham, make_message_reader(settings), make_header_policy(settings), next_hop
             )
             for prefix in options.ids:
-                entries, failed = _messages_to_release(waiting, prefix, errors), len(errors)
+                try:
+                    entries = _messages_by_prefix(waiting, prefix)
+                except InputError as error:
+                    output.fail(error, f"{prefix}: not released: {error}")
+                    continue
+                released = 0
                 for entry in entries:
                     lessons.clear()
                     try:
                         lesson = await releaser.release(entry, again=options.again)
                     except ReleaseInDoubt as error:
-                        _report_error(error, entry.id, errors, "; to deliver it all the same, --again")
+                        advice = "; to deliver it all the same, --again"
+                        output.fail(error, f"{entry.id}: not released: {error}{advice}")
                     except NbstreamError as error:
                         taught = f"; taught as ham all the same: {describe_lesson(lessons[0])}" if lessons else ""
-                        _report_error(error, entry.id, errors, taught)
+                        output.fail(error, f"{entry.id}: not released: {error}{taught}")
                     else:
-                        print(f"{entry.id} released; {describe_lesson(lesson)}")
-                if entries and len(errors) == failed:  # none of its files waits any more
+                        released += 1
+                        output.show(f"{entry.id} released; {describe_lesson(lesson)}")
+                if released == len(entries):  # none of its files waits any more
                     await outcomes.note(entries[0].id, OutcomeKind.RELEASED, current_user())
     finally:
         await next_hop.close()
-    return exit_code(errors[0]) if errors else 0
-
-
-def _messages_to_release(
-    waiting: Quarantine, prefix: str, errors: list[NbstreamError]
-) -> list[QuarantinedMessage]:
-    try:
-        return _messages_by_prefix(waiting, prefix)
-    except InputError as error:
-        _report_error(error, prefix, errors)
-        return []
-
-
-def _report_error(error: NbstreamError, message_id: str, errors: list[NbstreamError], addition: str = "") -> None:
-    errors.append(error)
-    print_error(f"{message_id}: not released: {error}{addition}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +13,19 @@ from nbstream.server import control_socket
 
 if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
+    from nbstream.terminal import Output
 
 _ASK_SECONDS = 5.0
 _RELOAD_SECONDS = 30.0  # the daemon itself gives up on its file after ten
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, output: Output) -> None:
     """Print the daemon's answer: 0 applied, 78 the file cannot be used, 69 no daemon runs, 75 no answer."""
     settings = config.load_settings(config.find_config_file(options.config))
     _check_same_file(settings, _ask_daemon(settings, "policy", _ASK_SECONDS)["file"])
     answer = _ask_daemon(settings, "reload", _RELOAD_SECONDS)
     if options.json:
-        print(json.dumps(answer))
+        output.show([], answer)
     if answer["problems"]:
         raise ConfigError("\n".join(["the daemon refused its file, nothing is changed", *answer["problems"]]))
     if answer["file"] is None and settings.source is not None:
@@ -34,8 +34,7 @@ def run(options: argparse.Namespace) -> int:
             f"the defaults are in force, not {settings.source}. Start it with -c {settings.source}"
         )
     if not options.json:
-        _print_result(answer)
-    return 0
+        output.show(_describe(answer))
 
 
 def _ask_daemon(settings: Settings, word: str, seconds: float) -> dict[str, Any]:
@@ -60,8 +59,9 @@ def _check_same_file(settings: Settings, served: str | None) -> None:
         raise ConfigError(f"the daemon goes by {served}, not by {own}: nbstream reload -c {served}")
 
 
-def _print_result(answer: dict[str, Any]) -> None:
-    print(f"{answer['file'] or 'defaults'}: applied, policy {answer['policy']}")
-    print(f"changed: {', '.join(answer['changed']) or 'nothing'}")
+def _describe(answer: dict[str, Any]) -> list[str]:
+    lines = [f"{answer['file'] or 'defaults'}: applied, policy {answer['policy']}"]
+    lines.append(f"changed: {', '.join(answer['changed']) or 'nothing'}")
     if answer["waiting"]:
-        print(f"in force only after a restart: {', '.join(answer['waiting'])}")
+        lines.append(f"in force only after a restart: {', '.join(answer['waiting'])}")
+    return lines

@@ -30,10 +30,11 @@ from nbstream.system_users import current_user
 if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.daemon.sockets import ListenAddresses
+    from nbstream.terminal import Output
 
 
-def run(options: argparse.Namespace) -> int:
-    """Serve until a signal comes; return 0 after a clean drain."""
+def run(options: argparse.Namespace, output: Output) -> None:
+    """Serve until a signal comes."""
     hangups = _record_hangups()
     service_manager = ServiceManager.from_environment()
     settings = config.load_settings(config.find_config_file(options.config))
@@ -44,8 +45,8 @@ def run(options: argparse.Namespace) -> int:
 
     workers = _worker_count(settings)
     if workers > 1:
-        _supervise(options, settings, Supervisor(settings, workers, service_manager), hangups)
-        return 0
+        _supervise(options, settings, Supervisor(settings, workers, service_manager), hangups, output)
+        return
 
     async def serve() -> None:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
@@ -57,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
 
         def ready(addresses: ListenAddresses) -> None:
             if options.hints:
-                print(first_steps(settings, options, addresses), flush=True)
-                hints.append(asyncio.create_task(print_page_link(settings, addresses), name="page link"))
+                output.show(first_steps(settings, options, addresses), styled=True)
+                hints.append(asyncio.create_task(show_page_link(settings, addresses, output), name="page link"))
 
         try:
             await daemon.run(ready)
@@ -68,18 +69,17 @@ def run(options: argparse.Namespace) -> int:
         signals.end_soon()
 
     uvloop.run(serve())
-    return 0
 
 
 def _supervise(
-    options: argparse.Namespace, settings: Settings, supervisor: Supervisor, hangups: list[int]
+    options: argparse.Namespace, settings: Settings, supervisor: Supervisor, hangups: list[int], output: Output
 ) -> None:
     """Run the daemon of several workers."""
 
     def ready(addresses: ListenAddresses) -> None:
         if options.hints:
-            print(first_steps(settings, options, addresses), flush=True)
-            asyncio.run(print_page_link(settings, addresses))
+            output.show(first_steps(settings, options, addresses), styled=True)
+            asyncio.run(show_page_link(settings, addresses, output))
 
     signals.handle_signals(supervisor.stop, supervisor.reload, signals.handle_at_once)
     if hangups:
@@ -126,14 +126,14 @@ def first_steps(settings: Settings, options: argparse.Namespace, addresses: List
     )
 
 
-async def print_page_link(settings: Settings, addresses: ListenAddresses) -> None:
-    """Print a one-time link to the page, unless the listener is off or Redis is away."""
+async def show_page_link(settings: Settings, addresses: ListenAddresses, output: Output) -> None:
+    """Show a one-time link to the page, unless the listener is off or Redis is away."""
     address = addresses.get(HTTP.name)
     if address is None:
         return
     try:
         path = await create_page_link(settings, "teach", current_user())
     except NbstreamError as error:
-        print(f"Later, nbstream ui prints a link to the page: {error}", flush=True)
+        output.show(f"Later, nbstream ui prints a link to the page: {error}")
     else:
-        print(f"The page:\n\n  {link_url(address, path)}\n\n{link_note(address)}\n", flush=True)
+        output.show(["The page:", "", f"  {link_url(address, path)}", "", *link_note(address).split("\n"), ""])

@@ -6,7 +6,6 @@ Rules: everything is collected first and printed then, so that what cannot be as
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbstream.cli import interrupts
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import make_correspondent_reader, open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_rules
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import ModelState
     from nbstream.store.model.model import Model
     from nbstream.store.recent.checked_messages import RecentMessages
+    from nbstream.terminal import Output
 
 
 _LOOKED_AT = 1000  # of the messages that were checked last
@@ -99,21 +98,17 @@ class Status:
         return self.daemon.policy_hash not in {None, self.policy_hash}
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace, output: Output) -> None:
     """Print the state of the model; ``StoreUnavailable`` (75), which says what waits, when Redis is away."""
     settings = _load_settings(options.config)
     try:
-        status = interrupts.run_interruptible(collect_status(settings))
+        status = await collect_status(settings)
     except StoreUnavailable as error:
         spool = _measure_spool(settings.state_dir)
         if spool == SpoolBacklog():
             raise
         raise StoreUnavailable(f"{error}\nthe spool does not need Redis: {_describe_spool(spool)}") from error
-    if options.json:
-        print(json.dumps(status_to_json(status)))
-    else:
-        print("\n".join(render_text(status)))
-    return 0
+    output.show(list(describe_status(status)), status_to_json(status))
 
 
 def _load_settings(file: Path | None) -> Settings:
@@ -259,7 +254,7 @@ def _thresholds_to_json(thresholds: Thresholds) -> dict[str, Any]:
     }
 
 
-def render_text(status: Status) -> Iterator[str]:
+def describe_status(status: Status) -> Iterator[str]:
     """Yield the lines of the text."""
     model = status.model
     needed = ", ".join(f"{label} {model.state.learned[label]}/{n}" for label, n in model.state.needed.items())
@@ -285,7 +280,7 @@ def render_text(status: Status) -> Iterator[str]:
         counts = ", ".join(f"{label} {count}" for label, count in model.autolearned.items())
         use = "on" if status.autolearn_enabled else "off, not used"
         kept = "; the ham is implicit ham, until people teach ham" if model.state.kept else ""
-        yield f"auto     {use} (learned without people: {counts}{kept}); nbstream forget-auto drops it"
+        yield f"auto     {use} (learned without people: {counts}{kept}); nbstream forget --auto drops it"
     yield f"redis    {status.redis_url}"
     yield f"daemon   {_describe_daemon(status.daemon)}"
     yield f"engine   {_describe_engine(status)}"

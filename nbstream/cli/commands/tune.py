@@ -10,29 +10,25 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nbstream.cli import interrupts
-from nbstream.cli.terminal import (
-    is_styled,
-    print_error,
-    printable,
-    terminal_columns,
-)
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_policy, make_rules
 from nbstream.evaluation import threshold_choices, threshold_report
 from nbstream.policy.verdict import ModelState
+from nbstream.terminal import (
+    is_styled,
+    print_error,
+    printable,
+    terminal_columns,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from nbstream.daemon.config import Settings
-    from nbstream.policy.thresholds import PrequentialScores
+    from nbstream.terminal import Output
 
 _NAME_LENGTH = 24
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace, output: Output) -> None:
     """Print the table and the answers; ``StoreUnavailable`` (75) when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
     others = []
@@ -40,22 +36,12 @@ def run(options: argparse.Namespace) -> int:
         name = printable(options.other.name)[-_NAME_LENGTH:]
         others = [(f"with {name}", make_policy(config.load_settings(options.other)))]
     others += threshold_choices.policies_of_rules(make_rules(settings))
-    prequential_scores, learned = interrupts.run_interruptible(_read_prequential_scores(settings))
+    async with open_one_shot_filter(settings) as (_, model):
+        prequential_scores = await model.prequential_scores()
+        learned = (await model.totals()).messages_by_label()
     learned_at = prequential_scores.learned_at(ModelState(learned, settings.model.min_learned.model_dump()))
     tuning = threshold_choices.compare_thresholds(prequential_scores, make_policy(settings), others, learned_at)
     for warning in threshold_report.sample_warnings(tuning, settings.model.name):
         print_error(warning)
-    if options.json:
-        print(threshold_report.render_json(tuning, settings.model.name))
-    else:
-        text = threshold_report.render_text(
-            tuning, settings.model.name, width=terminal_columns(), bold=is_styled()
-        )
-        print(text)
-    return 0
-
-
-async def _read_prequential_scores(settings: Settings) -> tuple[PrequentialScores, Mapping[str, int]]:
-    """Return the prequential scores, and how many messages of each class are learned."""
-    async with open_one_shot_filter(settings) as (_, model):
-        return await model.prequential_scores(), (await model.totals()).messages_by_label()
+    text = threshold_report.render_text(tuning, settings.model.name, width=terminal_columns(), bold=is_styled())
+    output.show(text, threshold_report.members(tuning, settings.model.name), styled=True)

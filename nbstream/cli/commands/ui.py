@@ -6,19 +6,19 @@ import argparse
 from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.cli import interrupts
-from nbstream.cli.terminal import print_note
 from nbstream.daemon import config
 from nbstream.daemon.page_links import create_page_link, link_note, link_url
 from nbstream.daemon.status import ask_daemon_status
 from nbstream.errors import ConfigError, NotRunning
 from nbstream.system_users import current_user
+from nbstream.terminal import print_note
 
 if TYPE_CHECKING:
     from nbstream.addresses import ListenAddress
+    from nbstream.terminal import Output
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace, output: Output) -> None:
     """Print the link, and on standard error how to use it.
 
     69: no daemon runs, 75: Redis is away, 78: the listener is off.
@@ -40,7 +40,5 @@ def run(options: argparse.Namespace) -> int:
     if isinstance(address, TcpAddress) and address.port == 0:
         raise NotRunning("the daemon does not answer: only its log says which port the system has chosen")
     role = "read" if options.read_only else "teach"
-    path = interrupts.run_interruptible(create_page_link(settings, role, current_user()))
-    print(link_url(address, path))
+    output.show(link_url(address, await create_page_link(settings, role, current_user())))
     print_note(link_note(address))
-    return 0

@@ -8,69 +8,59 @@ last comes first, and within a message its newest change. An interrupted run may
 from __future__ import annotations
 
 import argparse
-import json
 from typing import TYPE_CHECKING
 
-from nbstream.cli import interrupts
 from nbstream.cli.commands.history import name_of_model, read_selection
-from nbstream.cli.terminal import local_time, print_error, printable
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.filter.undo import selected_changes, undo_changes
 from nbstream.server.api_json import iso_time
 from nbstream.system_users import current_user
+from nbstream.terminal import local_time, print_error
 
 if TYPE_CHECKING:
     from nbstream.filter.undo import ChangeOutcome
+    from nbstream.terminal import Output
 
 
-def run(options: argparse.Namespace) -> int:
+async def run(options: argparse.Namespace, output: Output) -> None:
     """Print what is or would be taken back; ``StoreUnavailable`` (75) when Redis is away."""
     if options.since is None and options.id is None:
         options.wrong_usage("one of --since and --id is needed")
-    return interrupts.run_interruptible(_run(options))
-
-
-async def _run(options: argparse.Namespace) -> int:
     settings = config.load_settings(config.find_config_file(options.config))
     selection = read_selection(options)
 
     def print_outcome(outcome: ChangeOutcome) -> None:  # at once: what an interrupted run has done can be read
-        print(_outcome_to_json(outcome) if options.json else _outcome_to_text(outcome))
+        output.show(_describe(outcome), _members(outcome))
 
     async with open_one_shot_filter(settings, user=options.user) as (spam_filter, model):
         name = name_of_model(settings, spam_filter, options.user)
         changes = await selected_changes(model, selection)
         if not changes:
             print_error(f"no such change in the history of model {name!r}")
-            return 0
+            return
         counts = await undo_changes(model, changes, print_outcome, current_user() if options.yes else None)
-    if options.json:
-        print(json.dumps({"done": options.yes, "changes": counts}))
-        return 0
-    print(f"changes: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts.items()))}")
+    lines = [f"changes: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts.items()))}"]
     if not options.yes:
-        print("nothing was changed; --yes does it")
-    return 0
+        lines.append("nothing was changed; --yes does it")
+    output.show(lines, {"done": options.yes, "changes": counts})
 
 
-def _outcome_to_text(outcome: ChangeOutcome) -> str:
+def _describe(outcome: ChangeOutcome) -> str:
     change = outcome.change
     who = f"{change.note.source} {change.note.actor}".rstrip()
     result = f"{outcome.outcome}: {outcome.why}" if outcome.why else outcome.outcome
-    return printable(f"{local_time(change.at)}  {outcome.message_key}  {change.description}  {who}  {result}")
+    return f"{local_time(change.at)}  {outcome.message_key}  {change.description}  {who}  {result}"
 
 
-def _outcome_to_json(outcome: ChangeOutcome) -> str:
+def _members(outcome: ChangeOutcome) -> dict[str, object]:
     change = outcome.change
-    return json.dumps(
-        {
-            "time": iso_time(change.at),
-            "id": outcome.message_key,
-            "change": change.description,
-            "source": change.note.source,
-            "actor": change.note.actor,
-            "outcome": outcome.outcome,
-            "why": outcome.why or None,
-        }
-    )
+    return {
+        "time": iso_time(change.at),
+        "id": outcome.message_key,
+        "change": change.description,
+        "source": change.note.source,
+        "actor": change.note.actor,
+        "outcome": outcome.outcome,
+        "why": outcome.why or None,
+    }

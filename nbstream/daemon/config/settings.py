@@ -161,7 +161,7 @@ class Settings(Section):
 
     autolearn: AutolearnSettings | None = AutolearnSettings()
     """Learning without people: a message that a check is this sure of is learned too, with half the weight.
-    ``nbstream forget-auto`` drops all of it.
+    ``nbstream forget --auto`` drops all of it.
     """
 
     headers: HeadersSettings = HeadersSettings()

@@ -21,7 +21,7 @@ EXAMPLES = sorted(
 
 
 def shown(file: Path) -> str:
-    return show_settings(load_settings(file), read_document(file))
+    return "\n".join(show_settings(load_settings(file), read_document(file))) + "\n"
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: str(file.relative_to(ROOT)))
@@ -82,8 +82,8 @@ def test_the_first_rule_that_matches_is_shown_for_a_recipient(tmp_path: Path) ->
     )
     settings = load_settings(file)
 
-    lines = show_for_recipient(settings, "Ann@a.example").splitlines()
-    other = show_for_recipient(settings, "ann@b.example").splitlines()
+    lines = show_for_recipient(settings, "Ann@a.example")
+    other = show_for_recipient(settings, "ann@b.example")
 
     assert lines[:2] == ["# recipients[0]: *@a.example", "verdict:"]
     assert {"  spam: 0.95", "  reject: {max_false_positive_rate: 0.001}", "  spam: quarantine"} <= set(lines)

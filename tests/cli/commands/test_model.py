@@ -77,19 +77,19 @@ def test_an_own_model_is_copied_through_a_file(site: Taught, prize: str, tmp_pat
     site("learn", "ham", "--user", ANN, prize)
     common = site.stored()
 
-    out, _ = site("model", "export", "example.org/ann", archive)
+    out, _ = site("export", "--model", "example.org/ann", archive)
     assert out.startswith("exported counts of example.org/ann: 1 messages, ")
-    out, _ = site("model", "import", "example.org/bob", archive)
+    out, _ = site("import", "--model", "example.org/bob", archive)
 
     assert out.startswith("imported counts of example.org/bob: 1 ham, 0 spam, ")
     assert own_counts(site, "example.org/bob") == own_counts(site, "example.org/ann")
     assert site.stored() == common
     assert [model["name"] for model in site.json("model", "list")] == ["example.org/bob", "example.org/ann"]
-    _, err = site("model", "import", "example.org/bob", archive, code=78)
+    _, err = site("import", "--model", "example.org/bob", archive, code=78)
     assert "is not empty (the counts of example.org/bob), and nothing was imported into it" in err
     content = Path(archive).read_bytes()
     Path(archive).write_bytes(content[: len(content) // 2])
-    site("model", "import", "example.org/carol", archive, code=66)
+    site("import", "--model", "example.org/carol", archive, code=66)
     assert len(site.json("model", "list")) == 2  # a model that was not imported is not listed
     site("export", archive)
-    assert "the models of a site" in site("model", "import", "example.org/eve", archive, code=66)[1]
+    assert "the models of a site" in site("import", "--model", "example.org/eve", archive, code=66)[1]

@@ -6,7 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 
-from nbstream.cli.commands.status import collect_status, render_text, status_to_json
+from nbstream.cli.commands.status import collect_status, describe_status, status_to_json
 from nbstream.daemon.config import load_settings
 from nbstream.daemon.status import DaemonStatus, WorkerStatus
 from nbstream.server.api_json import iso_time
@@ -45,7 +45,7 @@ def test_how_much_of_the_last_mail_is_unlike_learned_spam_is_said(taught: Taught
 
     assert (status.model.recent.checked, status.model.recent.unlike) == (8, 2)
     assert set(status.model.recent.unlike_ids) == {"m0", "m1"}
-    (line,) = [line for line in render_text(status) if line.startswith("new")]
+    (line,) = [line for line in describe_status(status) if line.startswith("new")]
     assert "2 of the last 8 messages (25 %)" in line
 
 
@@ -55,7 +55,7 @@ def test_an_engine_that_a_daemon_does_not_run_on_waits_for_a_restart(taught: Tau
 
     def engine_line(in_force: str | None) -> str:
         daemon = DaemonStatus(1, (), status.policy_hash, in_force)
-        (line,) = [line for line in render_text(replace(status, daemon=daemon)) if line.startswith("engine")]
+        (line,) = [line for line in describe_status(replace(status, daemon=daemon)) if line.startswith("engine")]
         return line
 
     assert engine_line(None) == engine_line(status.engine.name) == f"engine   {status.engine}"
@@ -69,7 +69,7 @@ def test_the_state_of_each_worker_is_said(taught: Taught) -> None:
 
     (line,) = [
         line
-        for line in render_text(replace(status, daemon=DaemonStatus(1, tuple(workers))))
+        for line in describe_status(replace(status, daemon=DaemonStatus(1, tuple(workers))))
         if line.startswith("daemon")
     ]
 

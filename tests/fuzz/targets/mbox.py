@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from nbstream.cli.message_files import read_messages, refuse_list
-from nbstream.errors import InputError
+from nbstream.errors import InputError, NbstreamError
 from tests.fuzz.target import FuzzTarget
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
@@ -31,7 +31,7 @@ def _check(data: bytes) -> None:
 
 def _read(content: bytes) -> list[bytes]:
     _FILE.write_bytes(content)
-    errors: list[InputError] = []
+    errors: list[NbstreamError] = []
     messages = list(read_messages([str(_FILE)], errors))
     assert bool(messages) != bool(errors)
     for message in messages:

@@ -228,7 +228,7 @@ async def test_what_is_learned_without_people_stands_beside_what_people_taught(
     shown = await seen(reader, "/ui/teaching")
     assert "Learned Learned automatically Needed" in shown
     assert "ham 0 1,234 200 200" in shown
-    assert "dropped by nbstream forget-auto" in shown
+    assert "dropped by nbstream forget --auto" in shown
     assert "implicit ham" not in shown
 
 
@@ -323,7 +323,7 @@ async def test_a_model_that_is_too_large_is_not_searched(
 
     shown = await seen(reader, "/ui/tokens")
     assert "The model knows 11 tokens. This view searches at most 10" in shown
-    assert "Run nbstream top-tokens instead" in shown
+    assert "Run nbstream model show -k N instead" in shown
     assert counts.searches == 0
 
 

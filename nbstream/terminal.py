@@ -7,6 +7,7 @@ stream that is closed is replaced, since otherwise the next file that is opened 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -17,7 +18,6 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
-from nbstream.cli.exit_codes import exit_code
 from nbstream.errors import NbstreamError, OutputFailed
 
 
@@ -110,11 +110,38 @@ def print_note(text: str) -> None:
         discard_buffer(sys.stderr)
 
 
-def report_errors(errors: Sequence[NbstreamError]) -> int:
-    """Print the errors of single inputs, and return the exit code of the first one; it is 0 without any."""
-    for error in errors:
-        print_error(error)
-    return exit_code(errors[0]) if errors else 0
+class Output:
+    """What a command says: its results as text, or each as one JSON object a line, and what went wrong on the way.
+
+    ``errors`` waits to be printed, and ``first_error`` decides the exit code, for the rest of the work is done.
+    """
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.errors: list[NbstreamError] = []
+        self.first_error: NbstreamError | None = None
+
+    def show(self, text: str | Sequence[str], members: object = None, *, styled: bool = False) -> None:
+        """Print a result at once: its text, which is one line or several, or its JSON where that is wanted.
+
+        What is ``styled`` may end lines and move the cursor: it holds nothing that others have written.
+        """
+        if self.as_json:
+            if members is not None:
+                print(json.dumps(members), flush=True)
+        elif lines := [text] if isinstance(text, str) else text:
+            print("\n".join(lines if styled else map(printable, lines)), flush=True)
+
+    def fail(self, error: NbstreamError, text: str = "") -> None:
+        """Print why a part of the work was not done."""
+        print_error(text or error)
+        self.first_error = self.first_error or error
+
+    def print_errors(self) -> None:
+        """Print the errors that wait."""
+        for error in self.errors:
+            self.fail(error)
+        self.errors.clear()
 
 
 def terminal_columns() -> int | None:

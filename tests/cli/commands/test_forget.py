@@ -1,4 +1,4 @@
-"""``nbstream forget-user`` and ``nbstream model forget``, over a real Redis."""
+"""``nbstream forget``, over a real Redis."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from nbstream.tokens.tokens import Tokens
 from nbstream.web.users import erasure
 from nbstream.web.users.preferences import UserPreferences
 from tests.cli.taught import Taught
+from tests.harness.lessons import TOKENS, change, entry
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
 LUNCH = b"Subject: lunch\n\nShall we have lunch on Friday?\n"
@@ -128,7 +129,7 @@ def test_without_yes_it_says_what_would_be_erased(site: Taught, tmp_path: Path) 
     fill(site, ANN, tmp_path)
     before = dump(site)
 
-    out, _ = site("forget-user", ANN)
+    out, _ = site("forget", "--user", ANN)
 
     assert "       1  messages that their own model example.org/ann has learned\n" in out
     assert "       2  messages that the common model has learned from them\n" in out
@@ -145,14 +146,14 @@ def test_nothing_of_a_user_is_left_and_all_of_the_others(site: Taught, tmp_path:
     assert len(names_of(site, ANN)) >= 8
     assert site.stored() != counts
 
-    out, _ = site("forget-user", "Ann+news@Example.ORG", "--yes")
+    out, _ = site("forget", "--user", "Ann+news@Example.ORG", "--yes")
 
     assert out.endswith("erased; looked again: nothing of the user is left\n")
     assert names_of(site, ANN) == []
     assert sorted(names_of(site, BOB)) == sorted(before)
     assert site.stored() == counts
     assert {key: value for key, value in dump(site).items() if b"bob" in key} == others
-    (again,) = site.json("forget-user", ANN)
+    (again,) = site.json("forget", "--user", ANN)
     assert not any(again["erased"].values())
 
 
@@ -173,7 +174,7 @@ def test_a_message_to_others_that_names_the_user_is_forgotten(
 ) -> None:
     remember(site, "a" * 24, BOB, *to, **row)
 
-    out, _ = site("forget-user", ANN, "--yes")
+    out, _ = site("forget", "--user", ANN, "--yes")
 
     assert "       1  remembered messages to them or that name them\n" in out
     assert not any(b"a" * 24 in key for key in dump(site))
@@ -183,7 +184,7 @@ def test_an_address_that_only_begins_like_that_of_the_user_stays(site: Taught) -
     other = f"{ANN}.uk"
     remember(site, "a" * 24, BOB, subject=f"from {other}", header_from=f"Annabel <{other}>")
 
-    site("forget-user", ANN, "--yes")
+    site("forget", "--user", ANN, "--yes")
 
     (value,) = (value for key, value in dump(site).items() if b":row:" in key)
     assert value.count(other.encode()) == 2
@@ -194,7 +195,7 @@ def test_his_lessons_are_found_when_the_history_is_trimmed(site: Taught) -> None
     site.teach(LOAN, "ham", ANN)
     site.model(lambda model: model.client.xtrim(model.keys.history, maxlen=0, approximate=False))
 
-    site("forget-user", ANN, "--yes")
+    site("forget", "--user", ANN, "--yes")
 
     assert site.stored() == before
     assert names_of(site, ANN) == []
@@ -215,10 +216,10 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next(
     with monkeypatch.context() as patch:
         patch.setattr(erasure, "_erase_records", killed)
         with pytest.raises(Killed):
-            site("forget-user", ANN, "--yes")
+            site("forget", "--user", ANN, "--yes")
     assert names_of(site, ANN)
 
-    site("forget-user", ANN, "--yes")
+    site("forget", "--user", ANN, "--yes")
 
     assert names_of(site, ANN) == []
     assert site.stored() == before
@@ -227,12 +228,49 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next(
 def test_an_own_model_is_removed_and_nothing_else(site: Taught, tmp_path: Path) -> None:
     fill(site, ANN, tmp_path)
     common = site.stored()
-    assert "would be removed: model example.org/ann" in site("model", "forget", "example.org/ann")[0]
+    assert "would be removed: model example.org/ann" in site("forget", "--model", "example.org/ann")[0]
     assert len(site.json("model", "list")) == 1
 
-    out, _ = site("model", "forget", "example.org/ann", "--yes")
+    out, _ = site("forget", "--model", "example.org/ann", "--yes")
 
     assert out.startswith("removed: model example.org/ann, which has learned 1 ham, 0 spam, ")
     assert site.json("model", "list") == []
     assert site.stored() == common
-    site("model", "forget", "example.org/ann", "--yes", code=66)
+    site("forget", "--model", "example.org/ann", "--yes", code=66)
+
+
+def learn_auto(taught: Taught, count: int) -> None:
+    """Learn so many spam without people."""
+
+    async def run(model: Model) -> None:
+        for number in range(count):
+            await change(model, f"m{number}", entry("auto-spam:0", TOKENS))
+
+    taught.model(run)
+
+
+def test_without_yes_what_was_learned_without_people_is_previewed(taught: Taught) -> None:
+    learn_auto(taught, 3)
+
+    for _ in range(2):
+        out, err = taught("forget", "--auto")
+        assert (out, err) == (
+            "would be dropped: 0 ham, 3 spam learned without people, 8 tokens\n"
+            "nothing was changed; --yes does it\n",
+            "",
+        )
+
+
+def test_with_yes_what_was_learned_without_people_is_gone_and_what_people_taught_is_not(taught: Taught) -> None:
+    taught.teach(b"Subject: prize\n\nClaim your prize\n", "spam")
+    *before, of_people = taught.stored()
+    learn_auto(taught, 3)
+
+    assert taught("forget", "--auto", "--yes")[0] == "dropped: 0 ham, 3 spam learned without people, 8 tokens\n"
+
+    *counts, totals = taught.stored()
+    assert counts == before
+    assert totals == {**of_people, b"generation": b"1"}
+    assert taught.json("forget", "--auto", "--yes") == [
+        {"done": True, "dropped": {"ham": 0, "spam": 0}, "tokens": 0}
+    ]

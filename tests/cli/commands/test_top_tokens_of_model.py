@@ -1,4 +1,4 @@
-"""``nbstream top-tokens`` as a user meets it, over counts in a real Redis."""
+"""The top tokens of ``nbstream model show`` as a user meets them, over counts in a real Redis."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class TopTokens:
         await client.aclose()
 
     def __call__(self, *arguments: str) -> tuple[str, str]:
-        assert main(["top-tokens", "-c", str(self._config), *arguments]) == 0
+        assert main(["model", "show", "-c", str(self._config), *arguments]) == 0
         printed = self._capsys.readouterr()
         return printed.out, printed.err
 
-    def json(self, *arguments: str) -> Sequence[dict[str, float | str]]:
+    def json(self, label: str, *arguments: str) -> Sequence[str]:
         out, _ = self(*arguments, "--json")
-        return [json.loads(line) for line in out.splitlines()]
+        return [line["token"] for line in json.loads(out)["strongest"][label]]
 
 
 @pytest.fixture
@@ -74,14 +74,14 @@ def top_tokens(shared_redis: RedisServer, tmp_path: Path, capsys: pytest.Capture
 def test_the_strongest_come_first_and_equal_ones_by_name(top_tokens: TopTokens) -> None:
     top_tokens.teach()
 
-    assert [line["token"] for line in top_tokens.json()] == [
+    assert top_tokens.json("spam") == [
         "word:offer",
         "word:prize",
         "word:the",
         "word:\x1b[2J\ufffd",
         "word:lunch",
     ]
-    assert [line["token"] for line in top_tokens.json("--class", "ham", "-k", "2")] == [
+    assert top_tokens.json("ham", "-k", "2") == [
         "word:lunch",
         "word:\x1b[2J\ufffd",
     ]
