@@ -224,7 +224,7 @@ class QuarantineNote:
 
 
 @dataclass(frozen=True, slots=True)
-class QuarantinedMessage:
+class QuarantineFile:
     """One file of the quarantine.
 
     ``at`` is when the message came, in seconds since 1970. ``in_doubt``: it may have been delivered already.
@@ -245,7 +245,7 @@ class RetentionResult:
     problem: str = ""
 
 
-QuarantineTransition: TypeAlias = Callable[[QuarantinedMessage], QuarantinedMessage]
+QuarantineTransition: TypeAlias = Callable[[QuarantineFile], QuarantineFile]
 
 QuarantinePart: TypeAlias = tuple[QuarantineNote, bytes, bytes]
 """What becomes one file: its note, the fields with LF line ends that go on top of the message, and the message."""
@@ -332,7 +332,7 @@ class Quarantine:
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
 
-    def messages_for(self, user: str) -> Iterator[QuarantinedMessage]:
+    def messages_for(self, user: str) -> Iterator[QuarantineFile]:
         """Return the messages that wait for the user, the newest first. Raises ``InputError``."""
         try:
             paths = self._index.paths_for(user)
@@ -351,7 +351,7 @@ class Quarantine:
         users = frozenset(self._user_of(path.address) for path in note.envelope.recipients)
         return IndexedFile(users, -(-size // _BLOCK_BYTES) * _BLOCK_BYTES)
 
-    def messages(self, prefix: str = "") -> list[QuarantinedMessage]:
+    def messages(self, prefix: str = "") -> list[QuarantineFile]:
         """Return the messages whose id begins with ``prefix``, the oldest first. No file is opened.
 
         Raises ``InputError``.
@@ -394,14 +394,14 @@ class Quarantine:
         return RetentionResult(len(messages) - removed, removed, problem)
 
 
-def _message_at(path: pathlib.Path) -> QuarantinedMessage | None:
+def _message_at(path: pathlib.Path) -> QuarantineFile | None:
     """Return the message that a file is, by its name; None for a file of somebody else."""
     name = _FILE_NAME.fullmatch(path.name)
-    return QuarantinedMessage(name["id"], float(name["at"]), path, path.parent.name == "cur") if name else None
+    return QuarantineFile(name["id"], float(name["at"]), path, path.parent.name == "cur") if name else None
 
 
 @contextmanager
-def locked(message: QuarantinedMessage) -> Iterator[None]:
+def locked(message: QuarantineFile) -> Iterator[None]:
     """Keep others from releasing or removing the message.
 
     Raises ``NotReleased`` where somebody else does that already, or has done it. Raises ``InputError``.
@@ -425,33 +425,33 @@ def locked(message: QuarantinedMessage) -> Iterator[None]:
         os.close(descriptor)
 
 
-def mark_in_doubt(message: QuarantinedMessage) -> QuarantinedMessage:
+def mark_in_doubt(message: QuarantineFile) -> QuarantineFile:
     """Mark the message, durably, as being handed over, so that nobody delivers it again unknowingly."""
     return _move(
         message, message.path.parent.parent / "cur" / f"{message.path.name.partition(':')[0]}:2,P", in_doubt=True
     )
 
 
-def mark_waiting(message: QuarantinedMessage) -> QuarantinedMessage:
+def mark_waiting(message: QuarantineFile) -> QuarantineFile:
     """Mark the message, durably, as not taken by the next hop."""
     return _move(message, message.path.parent.parent / "new" / message.path.name.partition(":")[0], in_doubt=False)
 
 
-def remove(message: QuarantinedMessage) -> None:
+def remove(message: QuarantineFile) -> None:
     """Remove the file of the message, durably; whoever does has locked it. Raises ``OSError``."""
     message.path.unlink()
     sync_folder(message.path.parent)
 
 
-def _move(message: QuarantinedMessage, path: pathlib.Path, *, in_doubt: bool) -> QuarantinedMessage:
+def _move(message: QuarantineFile, path: pathlib.Path, *, in_doubt: bool) -> QuarantineFile:
     if path != message.path:
         message.path.rename(path)
         for folder in (path.parent, message.path.parent):
             sync_folder(folder)
-    return QuarantinedMessage(message.id, message.at, path, in_doubt)
+    return QuarantineFile(message.id, message.at, path, in_doubt)
 
 
-def read_message(message: QuarantinedMessage, max_bytes: int = -1) -> tuple[QuarantineNote, bytes]:
+def read_message(message: QuarantineFile, max_bytes: int = -1) -> tuple[QuarantineNote, bytes]:
     """Return the note, and the message with CRLF line ends and the verdict that it got. Raises ``InputError``.
 
     With ``max_bytes`` only so many bytes of the message are read, from its beginning.
@@ -461,32 +461,30 @@ def read_message(message: QuarantinedMessage, max_bytes: int = -1) -> tuple[Quar
 
 
 def draft_for_recipients(
-    message: QuarantinedMessage, recipients: tuple[SmtpPath, ...]
-) -> tuple[maildir.MaildirDraft, QuarantinedMessage]:
+    message: QuarantineFile, recipients: tuple[SmtpPath, ...]
+) -> tuple[maildir.MaildirDraft, QuarantineFile]:
     """Return the same message for these recipients alone, as a file that waits. Raises ``InputError``."""
     with _open_file(message) as file:
         note, content = _read_note(message, file), normalize_line_ends(file.read())
     note = replace(note, envelope=replace(note.envelope, recipients=recipients))
     folder, name = message.path.parent.parent, message.path.name.partition(":")[0]
     draft = maildir.MaildirDraft(folder, name, _NOTE_FIELD_START + _render_note(note) + b"\n", content)
-    return draft, QuarantinedMessage(message.id, message.at, folder / "new" / name, in_doubt=False)
+    return draft, QuarantineFile(message.id, message.at, folder / "new" / name, in_doubt=False)
 
 
-def read_note(message: QuarantinedMessage) -> QuarantineNote:
+def read_note(message: QuarantineFile) -> QuarantineNote:
     """Return the note alone. Raises ``InputError``."""
     with _open_file(message) as file:
         return _read_note(message, file)
 
 
-def read_subject(message: QuarantinedMessage) -> tuple[QuarantineNote, str]:
+def read_subject(message: QuarantineFile) -> tuple[QuarantineNote, str]:
     """Return the note and the subject. Only the beginning of the message is read. Raises ``InputError``."""
     note, texts = read_header_texts(message, ("subject",))
     return note, texts["subject"]
 
 
-def read_header_texts(
-    message: QuarantinedMessage, names: Collection[str]
-) -> tuple[QuarantineNote, Mapping[str, str]]:
+def read_header_texts(message: QuarantineFile, names: Collection[str]) -> tuple[QuarantineNote, Mapping[str, str]]:
     """Return the note, and the decoded text of the first field with each name (in lower case), empty without one.
 
     Only the beginning of the message is read. Raises ``InputError``.
@@ -504,7 +502,7 @@ def read_header_texts(
 
 
 @contextmanager
-def _open_file(message: QuarantinedMessage) -> Iterator[io.BufferedReader]:
+def _open_file(message: QuarantineFile) -> Iterator[io.BufferedReader]:
     try:
         with message.path.open("rb") as file:
             yield file
@@ -520,7 +518,7 @@ def _render_note(note: QuarantineNote) -> bytes:
     return json.dumps(asdict(note), separators=(",\n\t", ": ")).encode("ascii")
 
 
-def _read_note(message: QuarantinedMessage, file: io.BufferedReader) -> QuarantineNote:
+def _read_note(message: QuarantineFile, file: io.BufferedReader) -> QuarantineNote:
     head = file.readline(_MAX_NOTE_BYTES)
     lines = [head.removeprefix(_NOTE_FIELD_START)]
     size = len(head)

@@ -37,7 +37,7 @@ from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.scripts import LessonBatch
 
 if TYPE_CHECKING:
-    from nbstream.filter.message_counts import MessageRows
+    from nbstream.filter.message_counts import KnownRows
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.scorer import Scorer
 
@@ -216,7 +216,7 @@ class LessonGroups:
 
     async def _read(
         self, group: Sequence[WaitingFeedback]
-    ) -> Sequence[tuple[WaitingFeedback, LedgerEntry | None, MessageRows]]:
+    ) -> Sequence[tuple[WaitingFeedback, LedgerEntry | None, KnownRows]]:
         """Read what is needed to plan the lessons: their ledger entries, and the rows of their counts.
 
         A lesson whose ledger entry cannot be read is answered, and left out. Raises ``StoreUnavailable``.
@@ -243,7 +243,7 @@ class LessonGroups:
         rows = await self._read_rows([count_names(one.feedback.message.tokens, entry) for one, entry in entries])
         return [(*lesson, of_one) for lesson, of_one in zip(entries, rows, strict=True)]
 
-    async def _read_rows(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows]:
+    async def _read_rows(self, names: Sequence[Sequence[bytes]]) -> Sequence[KnownRows]:
         if self._steps and not self._scorer.has_budgets:
             rows = await self._known_counts.read_ahead(names)
             if rows is not None:

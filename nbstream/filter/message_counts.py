@@ -159,7 +159,7 @@ def check_room(counts: MessageCounts) -> None:
         )
 
 
-class MessageRows(NamedTuple):
+class KnownRows(NamedTuple):
     """The names of the counts of one message, and the numbers of their rows."""
 
     names: Sequence[bytes]
@@ -186,7 +186,7 @@ class KnownCounts:
         self._row_numbers = self._make_numbers()
         self._counts: MessageCounts | None = None
 
-    async def read(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows]:
+    async def read(self, names: Sequence[Sequence[bytes]]) -> Sequence[KnownRows]:
         """Read what is not known of the counts of a group; ``names`` are the names of counts of each message.
 
         All lessons so far are in Redis.
@@ -203,17 +203,17 @@ class KnownCounts:
         self.end_step()
         return rows
 
-    async def read_ahead(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows] | None:
+    async def read_ahead(self, names: Sequence[Sequence[bytes]]) -> Sequence[KnownRows] | None:
         """Read the same while lessons are on their way: what they change is known, and is not read.
 
         Returns None where it has to wait for them: somebody else may have taught, or too many names are known.
         """
         return await self._read_unknown(names) if len(self._row_numbers) <= MAX_KNOWN_NAMES else None
 
-    async def _read_unknown(self, names: Sequence[Sequence[bytes]]) -> Sequence[MessageRows] | None:
+    async def _read_unknown(self, names: Sequence[Sequence[bytes]]) -> Sequence[KnownRows] | None:
         """Read the counts of new names; return None where the totals are those of no step of the lessons."""
         number, known = self._row_numbers.number, len(self._counts.rows) if self._counts else 0
-        rows = [MessageRows(of_one, number(join_tokens(of_one), len(of_one))) for of_one in names]
+        rows = [KnownRows(of_one, number(join_tokens(of_one), len(of_one))) for of_one in names]
         unknown = TokenList.from_joined(self._row_numbers.joined(known), len(self._row_numbers) - known)
         counts = await self._read_counts(unknown)
         if self._counts:
@@ -223,12 +223,12 @@ class KnownCounts:
         self._counts = counts
         return rows
 
-    def message_counts(self, rows: MessageRows) -> MessageCounts:
+    def message_counts(self, rows: KnownRows) -> MessageCounts:
         """Return the counts of a message, with the lessons so far."""
         assert self._counts
         return _rows_of(self._counts, *rows)
 
-    def apply_lesson(self, rows: MessageRows, counts_after: MessageCounts) -> None:
+    def apply_lesson(self, rows: KnownRows, counts_after: MessageCounts) -> None:
         """Put the counts after the lesson of a message in the place of those before it."""
         assert self._counts
         _as_items(self._counts.rows)[rows.numbers] = _as_items(counts_after.rows)

@@ -134,7 +134,7 @@ class RecipientCase(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RecipientDecision:
     """The verdict of a policy, the action that follows from it, and the treatment that both belong to."""
 
     policy_verdict: PolicyVerdict
@@ -163,7 +163,7 @@ class RecipientGroup(Generic[Recipient]):
     ``has_other_lists`` says that the sender lists say something else for some of this group.
     """
 
-    decision: Decision
+    decision: RecipientDecision
     recipients: tuple[Recipient, ...]
     has_other_treatments: bool = False
     has_other_models: bool = False
@@ -190,7 +190,9 @@ def group_recipients(
         return [RecipientGroup(decision, tuple(recipient for recipient, _ in pairs))]
     has_other_treatments = len({case.treatment.position for case in decisions}) > 1
     mildest = min(decisions.values(), key=lambda decision: decision.mildness)
-    members_by_decision: dict[tuple[PolicyVerdict, Action], list[tuple[Recipient, RecipientCase, Decision]]] = {}
+    members_by_decision: dict[
+        tuple[PolicyVerdict, Action], list[tuple[Recipient, RecipientCase, RecipientDecision]]
+    ] = {}
     for recipient, case in pairs:
         own_decision = decisions[case]
         holds = can_differ and (can_refuse_some or own_decision.action.kind.takes_message)
@@ -208,9 +210,13 @@ def group_recipients(
     return sorted(groups, key=lambda group: group.decision.mildness)
 
 
-def _decide(case: RecipientCase, policy_verdict_of: Callable[[ThresholdPolicy, str], PolicyVerdict]) -> Decision:
+def _decide(
+    case: RecipientCase, policy_verdict_of: Callable[[ThresholdPolicy, str], PolicyVerdict]
+) -> RecipientDecision:
     policy_verdict = policy_verdict_of(case.treatment.policy, case.own_model).by_list(case.listed)
-    return Decision(policy_verdict, case.treatment.actions.for_verdict(policy_verdict.verdict), case.treatment)
+    return RecipientDecision(
+        policy_verdict, case.treatment.actions.for_verdict(policy_verdict.verdict), case.treatment
+    )
 
 
 def _safe_name(pattern: str) -> str:

@@ -160,7 +160,7 @@ def _parents(domain: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageSender:
+class Sender:
     """Who sent a message, as far as its listener knows.
 
     ``address`` is the sender of the envelope: empty for the null sender, None where it is not known. ``client`` is
@@ -175,7 +175,7 @@ class MessageSender:
     is_vouched_for: bool = False
 
 
-UNKNOWN_SENDER = MessageSender()
+UNKNOWN_SENDER = Sender()
 """The sender of a message of which its listener knows nothing."""
 
 
@@ -235,11 +235,11 @@ class EvidenceReader:
     trusted_authserv_ids: frozenset[str] = frozenset()
     own_received_fields: int = 0
 
-    def read(self, message: Message, sender: MessageSender) -> SenderEvidence:
+    def read(self, message: Message, sender: Sender) -> SenderEvidence:
         """Return who sent a message, and what proves it."""
         return self.read_fields(*read_header(message), sender)
 
-    def read_fields(self, fields: Sequence[HeaderField], is_whole: bool, sender: MessageSender) -> SenderEvidence:
+    def read_fields(self, fields: Sequence[HeaderField], is_whole: bool, sender: Sender) -> SenderEvidence:
         """Return who sent the message with this header; the first arguments are those of ``read_header``."""
         addresses, is_single = read_from(fields)
         is_single &= is_whole  # else there may be another From field
@@ -343,7 +343,7 @@ class SenderLists:
     reader: EvidenceReader = EvidenceReader()
     user_of: Callable[[str], str] = canonical_address
 
-    def look_up(self, message: Message, sender: MessageSender = UNKNOWN_SENDER) -> SenderLookup:
+    def look_up(self, message: Message, sender: Sender = UNKNOWN_SENDER) -> SenderLookup:
         """Return what the lists say of who sent ``message``, which is read only where there is a list."""
         has_lists = bool(self.stored) or bool(self.configured)
         return SenderLookup(self, self.reader.read(message, sender) if has_lists else None)

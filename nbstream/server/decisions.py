@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, CheckSeconds, Filter
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
-    from nbstream.policy.recipient_rules import Decision, RecipientGroup
-    from nbstream.policy.sender_lists import MessageSender, SenderLookup
+    from nbstream.policy.recipient_rules import RecipientDecision, RecipientGroup
+    from nbstream.policy.sender_lists import Sender, SenderLookup
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 
@@ -70,7 +70,7 @@ class DecidedRecipients:
 
 
 @dataclass(frozen=True, slots=True)
-class DecidedMessage:
+class Decision:
     """A message with what happens to it.
 
     ``content`` is the message without the fields of ``removed_names``, which all that comes in loses. ``groups``
@@ -99,7 +99,7 @@ class DecidedMessage:
         }
 
 
-class MessageDecisions:
+class Decider:
     """Checks messages and decides about them by one runtime.
 
     ``can_differ``: the recipients of one message can be treated differently. ``can_refuse_some``: the message can
@@ -127,11 +127,11 @@ class MessageDecisions:
     async def decide(
         self,
         content: bytes,
-        sender: MessageSender,
+        sender: Sender,
         recipients: Sequence[SmtpPath],
         listener: str,
         impossible: Collection[ActionKind] = (),
-    ) -> DecidedMessage:
+    ) -> Decision:
         """Check ``content`` (CRLF line ends) and return what happens to it for ``recipients``, at least one.
 
         The address of the ``sender`` and ``listener``, the name of the listener, are remembered with the check.
@@ -151,7 +151,7 @@ class MessageDecisions:
                 self._observer.action_observed(str(group.observed.kind))
         for listed in {group.check.listed for group in groups if group.check and group.check.listed}:
             self._observer.list_decided(listed)
-        return DecidedMessage(stripped, self._runtime.header_policy.removed_from_incoming, groups)
+        return Decision(stripped, self._runtime.header_policy.removed_from_incoming, groups)
 
     def _read(self, content: bytes) -> tuple[bytes, Message]:
         """Return the content without fields of ours, and the message in it. Raises ``MessageLoops``."""
@@ -163,7 +163,7 @@ class MessageDecisions:
     async def _decided_recipients(
         self,
         message: Message,
-        sender: MessageSender,
+        sender: Sender,
         recipients: Sequence[SmtpPath],
         listener: str,
         impossible: Collection[ActionKind],
@@ -286,7 +286,7 @@ def _policy_verdict(check: Check, own_model: str) -> PolicyVerdict:
     return PolicyVerdict(check.verdict, check.reason, check.thresholds, check.listed, own_model)
 
 
-def _check_of(decision: Decision, checks: Mapping[str, Check]) -> Check:
+def _check_of(decision: RecipientDecision, checks: Mapping[str, Check]) -> Check:
     """Return the check by the own model that decided, with the decision, or as it is where that is in it."""
     other, name = decision.policy_verdict, decision.treatment.name
     check = checks[other.own_model]

@@ -21,7 +21,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.envelope import Addresses, head_of, make_envelope
 from nbstream.policy.lesson_source import Reinforcement
 from nbstream.policy.recipient_rules import RecipientCase
-from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, MessageSender
+from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, Sender
 from nbstream.policy.verdict import Verdict
 from nbstream.server.connections import Connections
 from nbstream.server.decisions import score_by_models
@@ -159,7 +159,7 @@ class MessageHandler:
         self,
         message: Message,
         recipients: Sequence[str] = (),
-        sender: MessageSender = UNKNOWN_SENDER,
+        sender: Sender = UNKNOWN_SENDER,
     ) -> tuple[Check, float]:
         """Check the message and report it; return the check and the seconds that it took.
 
@@ -182,7 +182,7 @@ class MessageHandler:
         return check, seconds
 
     async def try_check(
-        self, message: Message, recipients: Sequence[str] = (), sender: MessageSender = UNKNOWN_SENDER
+        self, message: Message, recipients: Sequence[str] = (), sender: Sender = UNKNOWN_SENDER
     ) -> Check:
         """Check the message and report nothing; ``recipients`` and ``sender`` are those that the client names.
 

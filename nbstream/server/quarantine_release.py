@@ -24,7 +24,7 @@ from nbstream.tokens import html
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath, Transaction
-    from nbstream.delivery.quarantine import QuarantinedMessage
+    from nbstream.delivery.quarantine import QuarantineFile
     from nbstream.filter import Check, FeedbackResult
     from nbstream.mail.message import Message
     from nbstream.policy.header import HeaderPolicy, MessageReader
@@ -34,12 +34,12 @@ IN_DOUBT_TEXT = "may have been delivered: a release ended before the next hop's 
 
 
 async def release_message(
-    message: QuarantinedMessage,
+    message: QuarantineFile,
     envelope: Envelope,
     content: bytes,
     next_hop: NextHop,
     recipients: Sequence[SmtpPath] = (),
-) -> QuarantinedMessage | None:
+) -> QuarantineFile | None:
     """Deliver ``content`` (CRLF line ends) and remove the file.
 
     With ``recipients``, some of those of the envelope, it goes to them alone. Return the file that takes its
@@ -72,7 +72,7 @@ async def release_message(
     return waiting
 
 
-async def _write_file_for(recipients: tuple[SmtpPath, ...], message: QuarantinedMessage) -> QuarantinedMessage:
+async def _write_file_for(recipients: tuple[SmtpPath, ...], message: QuarantineFile) -> QuarantineFile:
     """Write the file that waits for these recipients. Raises ``NotReleased``."""
     try:
         draft, waiting = await asyncio.to_thread(quarantine.draft_for_recipients, message, recipients)
@@ -92,14 +92,12 @@ async def _send_recipients(transaction: Transaction, recipients: Sequence[SmtpPa
             raise RelayRefused(reply.code, reply.text)
 
 
-def _remove_file(message: QuarantinedMessage) -> QuarantinedMessage:
+def _remove_file(message: QuarantineFile) -> QuarantineFile:
     quarantine.remove(message)
     return message
 
 
-def _apply_transition(
-    transition: quarantine.QuarantineTransition, message: QuarantinedMessage
-) -> QuarantinedMessage:
+def _apply_transition(transition: quarantine.QuarantineTransition, message: QuarantineFile) -> QuarantineFile:
     try:
         return transition(message)
     except OSError as error:
@@ -123,7 +121,7 @@ class QuarantineReleaser:
     next_hop: NextHop
 
     async def release(
-        self, entry: QuarantinedMessage, *, again: bool = False, is_for: Callable[[str], bool] = lambda _: True
+        self, entry: QuarantineFile, *, again: bool = False, is_for: Callable[[str], bool] = lambda _: True
     ) -> FeedbackResult:
         """Teach the message as ham, deliver it to all recipients of the file, and remove the file.
 
@@ -140,8 +138,8 @@ class QuarantineReleaser:
         return lesson
 
     async def _release_file(
-        self, entry: QuarantinedMessage, is_for: Callable[[str], bool], *, again: bool
-    ) -> tuple[FeedbackResult, QuarantinedMessage | None]:
+        self, entry: QuarantineFile, is_for: Callable[[str], bool], *, again: bool
+    ) -> tuple[FeedbackResult, QuarantineFile | None]:
         """Release one file; return the file that waits for others who are to get the message too, or None."""
         with quarantine.locked(entry):
             if entry.in_doubt and not again:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nbstream.mail.message import Message
     from nbstream.policy.header import HeaderPolicy, MessageReader
     from nbstream.policy.recipient_rules import RecipientRules
-    from nbstream.policy.sender_lists import MessageSender
+    from nbstream.policy.sender_lists import Sender
 
 _NOBODY = Teachers()
 
@@ -72,9 +72,7 @@ class Runtime:
             return [self.spam_filter] * len(recipients)
         return await self.own_filters.for_recipients(recipients)
 
-    def note_if_sent(
-        self, message: Message, sender: MessageSender, recipients: Sequence[str], check: Check
-    ) -> None:
+    def note_if_sent(self, message: Message, sender: Sender, recipients: Sequence[str], check: Check) -> None:
         """Note a message that a user of ours sends, unless it is called spam: his account may be stolen."""
         if sender.login and sender.is_vouched_for and not check.verdict.is_spam and not check.is_canary:
             self.note_sent(message, self.address_of_login(sender.login) or sender.login, recipients)

@@ -17,7 +17,7 @@ from nbstream.delivery import maildir, quarantine
 from nbstream.delivery.next_hop import Envelope, SmtpPath, SmtpReply
 from nbstream.delivery.quarantine import (
     Quarantine,
-    QuarantinedMessage,
+    QuarantineFile,
     QuarantineNote,
     QuarantineRetention,
     QuarantineUsage,
@@ -40,17 +40,17 @@ def note(message_id: str = A, envelope: Envelope = ENVELOPE) -> QuarantineNote:
 
 async def put(
     folder: Quarantine, message_id: str = A, content: bytes = CONTENT, envelope: Envelope = ENVELOPE
-) -> QuarantinedMessage:
+) -> QuarantineFile:
     before = {message.path for message in folder.messages()}
     assert await folder.write([(note(message_id, envelope), b"X-Nbstream: spam\n", content)]) is None
     (new,) = (message for message in folder.messages() if message.path not in before)
     return new
 
 
-def aged(message: QuarantinedMessage, days: float) -> QuarantinedMessage:
+def aged(message: QuarantineFile, days: float) -> QuarantineFile:
     """The same message, as if it had come so many days ago."""
     name = f"{int(time.time() - days * DAY)}.{message.path.name.partition('.')[2]}"
-    return QuarantinedMessage(
+    return QuarantineFile(
         message.id, message.at, message.path.rename(message.path.with_name(name)), message.in_doubt
     )
 

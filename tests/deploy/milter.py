@@ -14,7 +14,7 @@ from nbstream.listeners.milter.codec import (
     ContinueReply,
     InsertHeader,
     MilterActions,
-    MilterMessageEnd,
+    MilterBodyEnd,
     MilterNegotiation,
     MilterParser,
     MilterSteps,
@@ -40,7 +40,7 @@ class _Milter(socketserver.BaseRequestHandler):
                     if isinstance(event, MilterNegotiation):
                         options = event.offer.agree(MilterActions.ADDHDRS, _SKIPPED_STEPS)
                         self.request.sendall(NegotiationReply(options).render())
-                    elif isinstance(event, MilterMessageEnd):
+                    elif isinstance(event, MilterBodyEnd):
                         field = InsertHeader(self.server.position, "Authentication-Results", self.server.results)
                         self.request.sendall(field.render() + ContinueReply().render())
 

@@ -13,7 +13,7 @@ from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.doctor import machine
 from nbstream.doctor.machine import disk_finding, examine_machine
 from nbstream.findings import FindingKind
-from nbstream.listeners.dovecot.spool import SpooledMessage, keep_failed
+from nbstream.listeners.dovecot.spool import SpooledFeedback, keep_failed
 from tests.harness.examined_sites import is_of, make_site, the
 from tests.harness.spools import add_all
 
@@ -58,13 +58,13 @@ async def test_the_room_of_the_quarantine_in_all_and_for_the_user_with_most(tmp_
 
 async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> None:
     content, listener = b"Subject: x\r\n\r\nprize\r\n", "listeners: {dovecot: {}}\n"
-    await add_all(tmp_path / "state", [SpooledMessage("spam", "user ann", int(time.time()), content)])
+    await add_all(tmp_path / "state", [SpooledFeedback("spam", "user ann", int(time.time()), content)])
     the(await examine_machine(make_site(tmp_path)), machine.SPOOL_WITHOUT_LISTENER)
     the(await examine_machine(make_site(tmp_path, listener)), machine.SPOOL)
 
     old = tmp_path / "old"
     old.mkdir()
-    await add_all(old / "state", [SpooledMessage("spam", "user ann", int(time.time()) - 600, content)])
+    await add_all(old / "state", [SpooledFeedback("spam", "user ann", int(time.time()) - 600, content)])
     keep_failed(old / "state", "spam", content, 1 << 20)
 
     found = await examine_machine(make_site(old, listener))

@@ -17,7 +17,7 @@ from yarl import URL
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.mail.message import Message
-from nbstream.policy.sender_lists import MessageSender
+from nbstream.policy.sender_lists import Sender
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import USER_ROLE, LoginKeys, PageSessionStore
 from nbstream.web.areas import USER_AREA
@@ -73,7 +73,7 @@ class UserSite:
     async def check(self, raw: bytes, *recipients: str, sender: str = "from@shop.example") -> str:
         """Check a message to these recipients, and return its id once it is remembered."""
         handler = MessageHandler("test", self.http.runtime, self.http.metrics.delivery)
-        check, _ = await handler.check(Message.parse(raw), recipients, MessageSender(sender))
+        check, _ = await handler.check(Message.parse(raw), recipients, Sender(sender))
         await self.http.memory.wait_until_written()
         return check.id
 

@@ -19,8 +19,8 @@ from nbstream.policy.sender_lists import (
     ListEntry,
     ListKind,
     ListOwner,
-    MessageSender,
     OwnerList,
+    Sender,
     SenderLists,
     is_aligned,
 )
@@ -48,7 +48,7 @@ def message(from_value: str, results: str = "", server: str = MX) -> Message:
 def decided(
     lists: SenderLists, mail: Message, sender: str = "", recipient: str = USER, client: str = "", login: str = ""
 ) -> str:
-    decision = lists.look_up(mail, MessageSender(sender, client, login)).decide_for(recipient)
+    decision = lists.look_up(mail, Sender(sender, client, login)).decide_for(recipient)
     return f"{decision.name} {decision.owner}" if decision else ""
 
 

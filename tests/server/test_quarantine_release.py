@@ -11,7 +11,7 @@ import pytest
 
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import Envelope, SmtpPath
-from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
+from nbstream.delivery.quarantine import Quarantine, QuarantineFile, QuarantineNote
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from nbstream.errors import NbstreamError, NotReleased, RelayRefused, RelayUnavailable
 from nbstream.server.quarantine_release import release_message
@@ -46,7 +46,7 @@ def script(text: str) -> str:
     return "\n".join(line.strip() if line.strip() != "C:" else "C: " for line in text.strip().splitlines() if line)
 
 
-async def put(path: pathlib.Path) -> tuple[Quarantine, QuarantinedMessage]:
+async def put(path: pathlib.Path) -> tuple[Quarantine, QuarantineFile]:
     folder = Quarantine(path / "q")
     assert await folder.write([(QuarantineNote("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]) is None
     (message,) = folder.messages()

@@ -28,7 +28,7 @@ from nbstream.terminal import local_time
 
 if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
-    from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
+    from nbstream.delivery.quarantine import QuarantineFile, QuarantineNote
     from nbstream.filter import FeedbackResult
     from nbstream.mail.message import Message
     from nbstream.terminal import Output
@@ -58,7 +58,7 @@ def _list_messages(waiting: Quarantine, output: Output) -> None:
             output.show(_describe(entry, note, subject), _members(entry, note, subject))
 
 
-def _members(entry: QuarantinedMessage, note: QuarantineNote, subject: str) -> dict[str, object]:
+def _members(entry: QuarantineFile, note: QuarantineNote, subject: str) -> dict[str, object]:
     return {
         "id": note.id,
         "time": iso_time(entry.at),
@@ -72,7 +72,7 @@ def _members(entry: QuarantinedMessage, note: QuarantineNote, subject: str) -> d
     }
 
 
-def _describe(entry: QuarantinedMessage, note: QuarantineNote, subject: str) -> str:
+def _describe(entry: QuarantineFile, note: QuarantineNote, subject: str) -> str:
     first, *others = note.envelope.recipients
     more = f" and {len(others)} more" if others else ""
     doubt = f"  ({IN_DOUBT_TEXT})" if entry.in_doubt else ""
@@ -89,7 +89,7 @@ def _show_message(settings: Settings, waiting: Quarantine, prefix: str, output: 
             output.show(line.expandtabs())
 
 
-def _message_lines(entry: QuarantinedMessage, note: QuarantineNote, message: Message) -> Iterator[str]:
+def _message_lines(entry: QuarantineFile, note: QuarantineNote, message: Message) -> Iterator[str]:
     yield f"id         {note.id}"
     yield f"since      {local_time(entry.at)}"
     if entry.in_doubt:
@@ -111,7 +111,7 @@ def _message_lines(entry: QuarantinedMessage, note: QuarantineNote, message: Mes
         yield "... (the rest is not shown)"
 
 
-def _messages_by_prefix(waiting: Quarantine, prefix: str) -> list[QuarantinedMessage]:
+def _messages_by_prefix(waiting: Quarantine, prefix: str) -> list[QuarantineFile]:
     """Return the files of the one message whose id begins so: several where it came several times."""
     messages = waiting.messages(prefix)
     ids = sorted({message.id for message in messages})

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 def _make(section: DovecotListenerSettings, context: ListenerContext) -> Listener:
     from nbstream.listeners.dovecot.listener import DovecotListener  # noqa: PLC0415 - see nbstream.server.listener
     from nbstream.listeners.dovecot.metrics import SpoolMetrics  # noqa: PLC0415 - as above
-    from nbstream.listeners.dovecot.spool import MessageSpool  # noqa: PLC0415 - as above
+    from nbstream.listeners.dovecot.spool import Spool  # noqa: PLC0415 - as above
 
     trusted_users = frozenset((0, os.getuid(), *map(_user_number, section.trusted_users)))
-    spool = MessageSpool(context.state, section.spool_max_bytes)
+    spool = Spool(context.state, section.spool_max_bytes)
     return DovecotListener(
         context.limits,
         trusted_users,

@@ -30,7 +30,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 if TYPE_CHECKING:
     from nbstream.file_locks import FileLock
     from nbstream.listeners.dovecot.metrics import SpoolMetrics
-    from nbstream.listeners.dovecot.spool import MessageSpool, SpoolEntry
+    from nbstream.listeners.dovecot.spool import Spool, SpoolEntry
     from nbstream.server.message_service import MessageService
 
 _log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ _PUT_BACK_SECONDS = 2.0  # on a disk that hangs, when the daemon ends
 class SpoolLearner:
     """Learns from the spool until it is drained."""
 
-    def __init__(self, spool: MessageSpool, message_service: MessageService, observer: SpoolMetrics) -> None:
+    def __init__(self, spool: Spool, message_service: MessageService, observer: SpoolMetrics) -> None:
         self._spool = spool
         self._message_service = message_service
         self._observer = observer

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners.dovecot.codec import ACCEPTED, REFUSED, ScriptParser, ScriptRefusal, ScriptRequest
 from nbstream.listeners.dovecot.learner import SpoolLearner
-from nbstream.listeners.dovecot.spool import SpooledMessage
+from nbstream.listeners.dovecot.spool import SpooledFeedback
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
 from nbstream.policy.lesson_source import actor_of_user, user_of_actor
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import socket
 
     from nbstream.listeners.dovecot.metrics import SpoolMetrics
-    from nbstream.listeners.dovecot.spool import MessageSpool
+    from nbstream.listeners.dovecot.spool import Spool
     from nbstream.server.background import BackgroundTasks
     from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.server.message_service import MessageService
@@ -58,7 +58,7 @@ class DovecotListener:
         self,
         limits: ListenerLimits,
         trusted_users: frozenset[int],
-        spool: MessageSpool,
+        spool: Spool,
         bytes_in_flight: BytesInFlight,
         message_service: MessageService,
         observer: SpoolMetrics,
@@ -122,7 +122,7 @@ class DovecotListener:
             return REFUSED
         try:
             async with asyncio.timeout(self.limits.message_timeout_seconds):
-                await self._spool.add(SpooledMessage(label, actor, int(time.time()), event.content))
+                await self._spool.add(SpooledFeedback(label, actor, int(time.time()), event.content))
         except OSError as error:  # also TimeoutError: the disk does not answer
             self._observer.spool_refused()
             problem = str(error) or "the disk does not answer in time"

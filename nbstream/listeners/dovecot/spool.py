@@ -30,7 +30,7 @@ MAX_FAILED = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class SpooledMessage:
+class SpooledFeedback:
     """A message that waits to be learned as ``label``, "spam" or "ham".
 
     ``actor`` is who gave the label, as in ``FeedbackSource``; ``received_at`` is in whole seconds since the epoch;
@@ -52,12 +52,12 @@ class SpoolEntry:
     """
 
     id: int
-    message: SpooledMessage
+    message: SpooledFeedback
     tries: int
     was_tried: bool
 
 
-class MessageSpool:
+class Spool:
     """The spool in ``state``, which has at most ``max_bytes``; what was set aside has as many again.
 
     All methods raise ``OSError``. One process at a time takes messages: the one that has the lock.
@@ -72,7 +72,7 @@ class MessageSpool:
         make_folder(self.state_dir)
         return FileLock(self.state_dir / "spool.lock")
 
-    async def add(self, message: SpooledMessage) -> None:
+    async def add(self, message: SpooledFeedback) -> None:
         """Return when the message is on the disk."""
         await self._state.write_soon(partial(_insert, message, self._max_bytes))
 
@@ -98,7 +98,7 @@ class MessageSpool:
         await self._state.write_soon(keep_and_remove)
 
 
-def _insert(message: SpooledMessage, max_bytes: int, database: sqlite3.Connection) -> None:
+def _insert(message: SpooledFeedback, max_bytes: int, database: sqlite3.Connection) -> None:
     query = "INSERT INTO spooled (label, actor, received_at) VALUES (?, ?, ?)"
     number = database.execute(query, (message.label, message.actor, message.received_at)).lastrowid
     database.execute("INSERT INTO spooled_content VALUES (?, ?)", (number, message.content))
@@ -115,7 +115,7 @@ def _take(learned: SpoolEntry | None, database: sqlite3.Connection) -> SpoolEntr
         return None
     number, *message, tries, was_tried = row
     database.execute("UPDATE spooled SET tries = tries + 1, was_tried = 1 WHERE id = ?", (number,))
-    return SpoolEntry(number, SpooledMessage(*message), tries, bool(was_tried))
+    return SpoolEntry(number, SpooledFeedback(*message), tries, bool(was_tried))
 
 
 def _put_back(entry: SpoolEntry, database: sqlite3.Connection) -> None:

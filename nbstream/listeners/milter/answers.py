@@ -41,11 +41,11 @@ from nbstream.mail.addresses import canonical_address
 from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.lesson_source import actor_of_user
-from nbstream.policy.sender_lists import MessageSender
+from nbstream.policy.sender_lists import Sender
 from nbstream.policy.verdict import ActionKind
 from nbstream.server import smtp_replies
 from nbstream.server.connections import Peer
-from nbstream.server.decisions import MessageDecisions
+from nbstream.server.decisions import Decider
 from nbstream.server.feedback_mailbox import FeedbackMailbox
 from nbstream.server.smtp_replies import TEMPORARY_FAILURE, error_reply
 from nbstream.threads import in_thread_if_large
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.listeners.milter.codec import MilterOptions
-    from nbstream.listeners.milter.message import MilterMessage, MilterSubject
+    from nbstream.listeners.milter.message import MilterContent, MilterSubject
     from nbstream.mail.header_edits import HeaderEdits
-    from nbstream.server.decisions import DecidedMessage, DecidedRecipients
+    from nbstream.server.decisions import DecidedRecipients, Decision
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 
@@ -96,13 +96,13 @@ class MilterAnswers:
 
     def __init__(self, name: str, runtime: Runtime, metrics: DeliveryMetrics) -> None:
         self._name = name
-        self._decisions = MessageDecisions(runtime, metrics, can_differ=False, refuses_loops=False)
+        self._decisions = Decider(runtime, metrics, can_differ=False, refuses_loops=False)
         self._feedback = FeedbackMailbox(runtime, metrics.filter_metrics)
         self._teachers = runtime.teachers_through(self._name)
         self._observer = metrics
 
     async def answer(
-        self, message: MilterMessage, sender: MilterSender, peer: Peer, options: MilterOptions
+        self, message: MilterContent, sender: MilterSender, peer: Peer, options: MilterOptions
     ) -> Sequence[MilterReply]:
         """Return the replies to the end of a message with at least one recipient; the last one decides.
 
@@ -126,13 +126,13 @@ class MilterAnswers:
             return [RefusalReply(TEMPORARY_FAILURE)]
 
     async def _decide(
-        self, message: MilterMessage, sender: MilterSender, peer: Peer, options: MilterOptions
+        self, message: MilterContent, sender: MilterSender, peer: Peer, options: MilterOptions
     ) -> Sequence[MilterReply]:
         started = time.perf_counter()
-        decided: DecidedMessage | None = None
+        decided: Decision | None = None
         impossible = [kind for kind, needed in _NEEDED.items() if needed & ~options.actions]
         try:
-            whose = MessageSender(message.sender, sender.client, sender.user, self._teachers.may_teach(peer))
+            whose = Sender(message.sender, sender.client, sender.user, self._teachers.may_teach(peer))
             decided = await self._decisions.decide(
                 await _content_of(message), whose, message.recipients, self._name, impossible
             )
@@ -162,13 +162,13 @@ class MilterAnswers:
         return DiscardReply() if reply.accepted else RefusalReply(reply)
 
 
-async def _content_of(message: MilterMessage) -> bytes:
+async def _content_of(message: MilterContent) -> bytes:
     """Return the message with CRLF line ends."""
     content = message.take_content()
     return await in_thread_if_large(len(content), normalize_line_ends, content)
 
 
-async def _subject_change(tag: str, message: MilterMessage, options: MilterOptions) -> Sequence[MilterReply]:
+async def _subject_change(tag: str, message: MilterContent, options: MilterOptions) -> Sequence[MilterReply]:
     """Return the change of the Subject, if there is one."""
     if not tag:
         return []
@@ -181,7 +181,7 @@ async def _subject_change(tag: str, message: MilterMessage, options: MilterOptio
 
 
 def _render(
-    group: DecidedRecipients, subject: Sequence[MilterReply], message: MilterMessage, options: MilterOptions
+    group: DecidedRecipients, subject: Sequence[MilterReply], message: MilterContent, options: MilterOptions
 ) -> list[MilterReply]:
     kind, edits = group.action.kind, group.edits
     if not kind.takes_message:
@@ -199,7 +199,7 @@ def _render(
     return [*answer, ContinueReply()]
 
 
-def _redirection(message: MilterMessage, address: str) -> list[MilterReply]:
+def _redirection(message: MilterContent, address: str) -> list[MilterReply]:
     """Return the changes that make ``address`` the only recipient.
 
     A recipient with this address stays, and is not added: the mail server would delete what was added together
@@ -227,7 +227,7 @@ def header_changes(
 ) -> list[InsertHeader | ChangeHeader] | None:
     """Return what changes a header by ``edits``, in the order in which it has to be sent.
 
-    ``field_names`` are those of ``MilterMessage.take_field_names``. None where more than ``MAX_DELETED_FIELDS``
+    ``field_names`` are those of ``MilterContent.take_field_names``. None where more than ``MAX_DELETED_FIELDS``
     would have to be deleted. The Subject is for ``subject_change``.
     """
     counts = {name: field_names.count(b"\0%s\0" % name.lower().encode("ascii")) for name in edits.removed_names}

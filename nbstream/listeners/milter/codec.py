@@ -186,7 +186,7 @@ class MilterBody:
 
 
 @dataclass(frozen=True, slots=True)
-class MilterMessageEnd:
+class MilterBodyEnd:
     """The end of the message; ``content`` is a last piece of the body, and empty in most cases."""
 
     content: bytes = field(default=b"", repr=False)
@@ -223,7 +223,7 @@ MilterEvent: TypeAlias = (
     | MilterHeaderField
     | MilterHeaderEnd
     | MilterBody
-    | MilterMessageEnd
+    | MilterBodyEnd
     | MilterAbort
     | MilterQuit
     | MilterViolation
@@ -240,7 +240,7 @@ _NO_REPLY_FLAGS: Mapping[type, MilterSteps] = {
     MilterHeaderField: MilterSteps.NR_HDR,
     MilterHeaderEnd: MilterSteps.NR_EOH,
     MilterBody: MilterSteps.NR_BODY,
-    MilterMessageEnd: _NO_FLAG,
+    MilterBodyEnd: _NO_FLAG,
 }
 """The flag by which a reply to an event is dispensed with. Other events have no such reply."""
 
@@ -364,7 +364,7 @@ def _parse_body(data: bytes) -> MilterEvent:
 
 
 def _parse_message_end(data: bytes) -> MilterEvent:
-    return MilterMessageEnd(data)
+    return MilterBodyEnd(data)
 
 
 def _without_data(event: MilterEvent) -> Callable[[bytes], MilterEvent]:

@@ -41,7 +41,7 @@ class MilterSubject:
     value: bytes
 
 
-class MilterMessage:
+class MilterContent:
     """A message of at most ``limit`` bytes; ``problem`` is the reply once it is refused.
 
     ``sender`` is its address, and empty for the null sender.

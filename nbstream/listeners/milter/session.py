@@ -23,12 +23,12 @@ from nbstream.listeners.milter.codec import (
     MilterAbort,
     MilterActions,
     MilterBody,
+    MilterBodyEnd,
     MilterConnect,
     MilterEvent,
     MilterHeaderField,
     MilterMacros,
     MilterMail,
-    MilterMessageEnd,
     MilterNegotiation,
     MilterOptions,
     MilterParser,
@@ -43,7 +43,7 @@ from nbstream.listeners.milter.codec import (
     SkipReply,
     without_ipv6_tag,
 )
-from nbstream.listeners.milter.message import MilterMessage
+from nbstream.listeners.milter.message import MilterContent
 from nbstream.server.connections import Connections, StreamConnection
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ _STEPS = (
     | (MilterSteps.HDR_LEADSPC | MilterSteps.SKIP)
 )
 _CLIENT, _USER, _RECIPIENT, _QUEUE_ID = "{client_addr}", "{auth_authen}", "{rcpt_addr}", "i"
-_STAGES = {MilterConnect: b"C", MilterMail: b"M", MilterRecipient: b"R", MilterMessageEnd: b"E"}
+_STAGES = {MilterConnect: b"C", MilterMail: b"M", MilterRecipient: b"R", MilterBodyEnd: b"E"}
 _MACROS = {
     MacroStage.CONNECT: _CLIENT,
     MacroStage.HELO: "",
@@ -101,7 +101,7 @@ class MilterSession(StreamConnection):
         self._options: MilterOptions | None = None
         self._client = self._user = self._queue_id = ""
         self._macros: dict[bytes, dict[str, str]] = {}
-        self._message: MilterMessage | None = None
+        self._message: MilterContent | None = None
         self._content_deadline = 0.0
         self._ended = False
 
@@ -164,7 +164,7 @@ class MilterSession(StreamConnection):
         answer = await self._replies(event, self._options)
         if self._options.wants_reply(event):
             await self._send(answer or [ContinueReply()])
-        if isinstance(event, MilterMessageEnd):
+        if isinstance(event, MilterBodyEnd):
             self._drop_message()
         self._ended |= self._listener.connections.draining and self._message is None
 
@@ -186,7 +186,7 @@ class MilterSession(StreamConnection):
                 self._begin_message(event, options)
             case MilterRecipient():
                 self._add_recipient(event)
-            case MilterHeaderField() | MilterBody() | MilterMessageEnd():
+            case MilterHeaderField() | MilterBody() | MilterBodyEnd():
                 return await self._add_content(event, options)
             case MilterAbort():
                 self._drop_message()
@@ -195,7 +195,7 @@ class MilterSession(StreamConnection):
         return []
 
     async def _add_content(
-        self, event: MilterHeaderField | MilterBody | MilterMessageEnd, options: MilterOptions
+        self, event: MilterHeaderField | MilterBody | MilterBodyEnd, options: MilterOptions
     ) -> Sequence[MilterReply]:
         message = self._message_with_content()
         if isinstance(event, MilterHeaderField):
@@ -205,7 +205,7 @@ class MilterSession(StreamConnection):
         if message.problem:
             self._parser.skips_header_fields = True  # of them there may be millions
             return [RefusalReply(message.problem)]
-        if isinstance(event, MilterMessageEnd):
+        if isinstance(event, MilterBodyEnd):
             self._note_queue_id(self._macros_for(event))
             return await self._answer(message, options)
         return [SkipReply()] if message.is_full and MilterSteps.SKIP in options.steps else []
@@ -222,7 +222,7 @@ class MilterSession(StreamConnection):
         macros = self._macros_for(event)
         self._user = _printable(macros.get(_USER, ""))
         self._note_queue_id(macros)
-        self._message = MilterMessage(
+        self._message = MilterContent(
             _address(event.sender),
             self._listener.limits.max_message_bytes,
             self._listener.bytes_in_flight,
@@ -239,7 +239,7 @@ class MilterSession(StreamConnection):
         address = completed if "@" in completed else _address(event.recipient)
         self._message.add_recipient(address, event.recipient)
 
-    def _message_with_content(self) -> MilterMessage:
+    def _message_with_content(self) -> MilterContent:
         """Return the message that has content now; its time begins with the first of it."""
         message = self._message
         if message is None or not (message.recipients or message.problem):
@@ -263,7 +263,7 @@ class MilterSession(StreamConnection):
         self._parser.skips_header_fields = False
         self._user = self._queue_id = ""
 
-    async def _answer(self, message: MilterMessage, options: MilterOptions) -> Sequence[MilterReply]:
+    async def _answer(self, message: MilterContent, options: MilterOptions) -> Sequence[MilterReply]:
         """Return the replies to the end of a message, and ask for patience meanwhile."""
         sender = MilterSender(self._client, self._user, self._queue_id)
         peer = self._listener.connections.peer_of(self.writer.transport)

@@ -12,7 +12,7 @@ from aiohttp import web
 from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
 from nbstream.listeners.rspamd import codec as rspamd
-from nbstream.policy.sender_lists import MessageSender
+from nbstream.policy.sender_lists import Sender
 from nbstream.server.connections import Peer
 from nbstream.server.http.access import requesters
 from nbstream.server.http.listener import AccessLevel, HealthStatus, Route
@@ -142,10 +142,10 @@ class RspamdApi:
         return json_response({"success": True})
 
 
-def _sender(request: web.BaseRequest, is_vouched_for: bool) -> MessageSender:
+def _sender(request: web.BaseRequest, is_vouched_for: bool) -> Sender:
     """Return who sent the message, as far as the client names it."""
     address, fields = request.headers.get(rspamd.SENDER_FIELD), request.headers
-    return MessageSender(
+    return Sender(
         None if address is None else address.strip().strip("<>"),
         fields.get(rspamd.CLIENT_FIELD, "").strip(),
         fields.get(rspamd.USER_FIELD, "").strip(),

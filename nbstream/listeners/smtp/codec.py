@@ -125,7 +125,7 @@ DATA_END = b"\r\n.\r\n"
 _LAST_LINE = b".\r\n"
 
 
-class IncomingMessage:
+class IncomingContent:
     """A message of at most ``limit`` bytes that comes in; ``problem`` is the reply once it is refused."""
 
     def __init__(self, limits: ListenerLimits, bytes_in_flight: BytesInFlight) -> None:

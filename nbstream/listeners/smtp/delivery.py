@@ -15,9 +15,9 @@ from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpReply
 from nbstream.delivery.outlet import DeliveryPart
 from nbstream.delivery.quarantine import QuarantineNote
 from nbstream.errors import NbstreamError, RelayUnavailable
-from nbstream.policy.sender_lists import MessageSender
+from nbstream.policy.sender_lists import Sender
 from nbstream.policy.verdict import ActionKind
-from nbstream.server.decisions import MessageDecisions
+from nbstream.server.decisions import Decider
 from nbstream.server.smtp_replies import ACCEPTED, error_reply, refusal
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.next_hop import SmtpPath, Transaction
     from nbstream.delivery.outlet import Outlet
     from nbstream.filter import Check
-    from nbstream.server.decisions import DecidedMessage, DecidedRecipients
+    from nbstream.server.decisions import DecidedRecipients, Decision
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 
@@ -62,7 +62,7 @@ class Delivery:
     def __init__(
         self, runtime: Runtime, outlet: Outlet, observer: DeliveryMetrics, *, replies_to_each: bool = False
     ) -> None:
-        self._decisions = MessageDecisions(
+        self._decisions = Decider(
             runtime, observer, can_differ=outlet.splits_recipients, can_refuse_some=replies_to_each
         )
         self._outlet = outlet
@@ -87,9 +87,9 @@ class Delivery:
         brought it to our mail server, empty where it is not known. Raises nothing but cancellation.
         """
         started = time.perf_counter()
-        decided: DecidedMessage | None = None
+        decided: Decision | None = None
         try:
-            sender = MessageSender(envelope.sender.address, client)
+            sender = Sender(envelope.sender.address, client)
             decided = await self._decisions.decide(content, sender, envelope.recipients, listener)
             del content  # of a message with fields of ours there is a copy now
             replies = await self._send(decided, envelope, transaction)
@@ -106,7 +106,7 @@ class Delivery:
         self._observer.answered(listener, check, seconds, **details, reply=str(replies), **origin)
         return DeliveryResult(self._public_replies(replies), check)
 
-    async def _send(self, decided: DecidedMessage, envelope: Envelope, transaction: Transaction) -> DataReplies:
+    async def _send(self, decided: Decision, envelope: Envelope, transaction: Transaction) -> DataReplies:
         """Carry the decision out; return one reply, or one for each recipient in the order of the envelope."""
         taken = [group for group in decided.groups if group.action.kind.takes_message]
         refused = [group for group in decided.groups if not group.action.kind.takes_message]
@@ -123,7 +123,7 @@ class Delivery:
 
     async def _send_groups(
         self,
-        decided: DecidedMessage,
+        decided: Decision,
         groups: Sequence[DecidedRecipients],
         sender: SmtpPath,
         transaction: Transaction,
@@ -157,7 +157,7 @@ def _refusal_reply(group: DecidedRecipients) -> SmtpReply:
     return refusal(group.action.kind, group.check.id)
 
 
-def _delivery_part(decided: DecidedMessage, group: DecidedRecipients, sender: SmtpPath) -> DeliveryPart:
+def _delivery_part(decided: Decision, group: DecidedRecipients, sender: SmtpPath) -> DeliveryPart:
     envelope, check = Envelope(sender, group.recipients), group.check
     note = None
     if check is not None:

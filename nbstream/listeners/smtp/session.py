@@ -23,7 +23,7 @@ from aiosmtpd.smtp import syntax
 from nbstream.delivery.next_hop import DataReplies, Envelope, SmtpPath, SmtpReply
 from nbstream.errors import NbstreamError, RelayRefused, RelayUnavailable
 from nbstream.listeners.smtp import codec
-from nbstream.listeners.smtp.codec import DATA_END, IncomingMessage
+from nbstream.listeners.smtp.codec import DATA_END, IncomingContent
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.delivery import Delivery
 from nbstream.listeners.smtp.settings import LmtpListenerSettings, TlsMode
@@ -65,7 +65,7 @@ _FORWARDED_EXTENSIONS = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATU
 
 
 @dataclass(frozen=True, slots=True)
-class MessageHandlers:
+class SmtpHandlers:
     """What becomes of mail: a transaction goes by one set of rules from MAIL to its end.
 
     ``tls_context`` has the certificate for the next handshake; None where there is no TLS.
@@ -88,7 +88,7 @@ class MailTransaction:
     ``wants_verdict``: the client asked for the verdict in the reply, and may see it.
     """
 
-    handlers: MessageHandlers
+    handlers: SmtpHandlers
     sender: SmtpPath
     next_hop_transaction: Transaction | None
     feedback_label: str | None = None
@@ -129,7 +129,7 @@ class SmtpListenerState:
     limits: ListenerLimits
     bytes_in_flight: BytesInFlight
     next_hop: NextHop
-    message_handlers: MessageHandlers
+    message_handlers: SmtpHandlers
     max_recipients: int = 1000
 
 
@@ -435,7 +435,7 @@ class SmtpSession(SmtpConnection):
         # lets other tasks run first where a line is here already.
         await self.send_reply(smtp_replies.GO_AHEAD)
         self.unread(b"\r\n")
-        incoming = IncomingMessage(self._listener.limits, self._listener.bytes_in_flight)
+        incoming = IncomingContent(self._listener.limits, self._listener.bytes_in_flight)
         try:
             await self._reply_to_data(mail, await self._replies_to_content(mail, incoming))
         finally:
@@ -447,7 +447,7 @@ class SmtpSession(SmtpConnection):
         """Answer the content of a message."""
         await self.send_reply(data_replies.single)
 
-    async def _replies_to_content(self, mail: MailTransaction, incoming: IncomingMessage) -> DataReplies:
+    async def _replies_to_content(self, mail: MailTransaction, incoming: IncomingContent) -> DataReplies:
         try:
             return await self._learn_or_deliver(mail, incoming)
         except (ConnectionError, EOFError):
@@ -456,7 +456,7 @@ class SmtpSession(SmtpConnection):
             _log.exception("%s: a message failed", self._listener.name)
             return DataReplies((TEMPORARY_FAILURE,))
 
-    async def _learn_or_deliver(self, mail: MailTransaction, incoming: IncomingMessage) -> DataReplies:
+    async def _learn_or_deliver(self, mail: MailTransaction, incoming: IncomingContent) -> DataReplies:
         problem = await self._read_content(incoming)
         if problem:
             return DataReplies((problem,))
@@ -482,7 +482,7 @@ class SmtpSession(SmtpConnection):
         finally:
             self.restart_timers()
 
-    async def _read_content(self, incoming: IncomingMessage) -> SmtpReply | None:
+    async def _read_content(self, incoming: IncomingContent) -> SmtpReply | None:
         """Read the message to its end (RFC 5321 4.1.1.4), and return the reply that refuses it, if one does."""
         ended = False
         while not ended:
@@ -566,8 +566,8 @@ class SmtpListener:
         """Go by ``runtime`` from the next transaction on, on open connections too."""
         self.state.message_handlers = self._message_handlers(runtime)
 
-    def _message_handlers(self, runtime: Runtime) -> MessageHandlers:
-        return MessageHandlers(
+    def _message_handlers(self, runtime: Runtime) -> SmtpHandlers:
+        return SmtpHandlers(
             Delivery(runtime, self._outlet, self._metrics, replies_to_each=self._is_lmtp),
             FeedbackMailbox(runtime, self._metrics.filter_metrics),
             runtime.teachers_through(self._name),

@@ -33,7 +33,7 @@ from nbstream.web.requests import Page, PageRefused, PageRoute, View
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
+    from nbstream.delivery.quarantine import Quarantine, QuarantineFile, QuarantineNote
     from nbstream.filter import FeedbackResult
     from nbstream.mail.message import Message
     from nbstream.server.message_service import MessageHandler
@@ -63,7 +63,7 @@ class QuarantinedMail:
     """All files of one message, the oldest first."""
 
     id: str
-    files: Sequence[QuarantinedMessage]
+    files: Sequence[QuarantineFile]
 
     @property
     def at(self) -> float:
@@ -174,7 +174,7 @@ def _page_by_probability(mails: Collection[QuarantinedMail], query: MailQuery, c
     return MailPage(found, len(mails), following, newest[-1].at if len(mails) > MAX_READ else None)
 
 
-def _read_notes(files: Sequence[QuarantinedMessage]) -> list[QuarantineNote]:
+def _read_notes(files: Sequence[QuarantineFile]) -> list[QuarantineNote]:
     """Return the notes of those files that can be read."""
     notes = []
     for file in files:
@@ -374,7 +374,7 @@ class PageQuarantine:
         await self._note_outcome(mail.id, kind, actor)
 
     def _by_id(self) -> dict[str, QuarantinedMail]:
-        files: dict[str, list[QuarantinedMessage]] = {}
+        files: dict[str, list[QuarantineFile]] = {}
         for file in self._quarantine.messages():
             files.setdefault(file.id, []).append(file)
         return {message_id: QuarantinedMail(message_id, of_message) for message_id, of_message in files.items()}

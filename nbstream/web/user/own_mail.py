@@ -23,7 +23,7 @@ from nbstream.store.recent.row_search import Direction, RowFilter
 from nbstream.web.users.held_mail import read_held_message, recipients_of
 
 if TYPE_CHECKING:
-    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage
+    from nbstream.delivery.quarantine import Quarantine, QuarantineFile
     from nbstream.filter import LearnableMessage
     from nbstream.policy.envelope import RememberedEnvelope
     from nbstream.policy.explanation import Explanation
@@ -172,7 +172,7 @@ class OwnMail:
         recipients = row.envelope.recipients if row.envelope else ()
         return any(self.user_of(recipient) == address for recipient in recipients)
 
-    def _is_for(self, file: QuarantinedMessage, address: str) -> bool:
+    def _is_for(self, file: QuarantineFile, address: str) -> bool:
         try:
             return address in recipients_of(quarantine.read_note(file), self.user_of)
         except InputError:  # released just now, or damaged

@@ -33,7 +33,7 @@ from nbstream.web.users.links import LinkSigner
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage
+    from nbstream.delivery.quarantine import Quarantine, QuarantineFile
     from nbstream.metrics import MetricsRegistry
     from nbstream.web.users.links import LinkKeys
     from nbstream.web.users.preferences import UserPreferences
@@ -62,7 +62,7 @@ class DigestOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _HeldFile:
-    file: QuarantinedMessage
+    file: QuarantineFile
     probability: float
     by_list: bool
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote
+    from nbstream.delivery.quarantine import Quarantine, QuarantineFile, QuarantineNote
     from nbstream.filter import FeedbackResult, LearnableMessage
     from nbstream.mail.message import Message
     from nbstream.server.runtime import Runtime
@@ -115,7 +115,7 @@ class HeldMail:
 
         releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, self.next_hop)
 
-        async def release_all(files: Collection[QuarantinedMessage]) -> None:
+        async def release_all(files: Collection[QuarantineFile]) -> None:
             for file in files:
                 await releaser.release(file, again=again, is_for=lambda path: self.user_of(path) == address)
             if not await asyncio.to_thread(self.waiting.messages, message_id):
@@ -127,7 +127,7 @@ class HeldMail:
         """Teach the message as ham; it waits on."""
         reader = self.runtime().message_reader
 
-        async def learn(files: Collection[QuarantinedMessage]) -> None:
+        async def learn(files: Collection[QuarantineFile]) -> None:
             file, *_ = files
             _, content = await asyncio.to_thread(quarantine.read_message, file)
             await self.teacher.learn(address, await asyncio.to_thread(reader.read_incoming, content), "ham")
@@ -139,7 +139,7 @@ class HeldMail:
         what: str,
         address: str,
         message_id: str,
-        work: Callable[[Collection[QuarantinedMessage]], Awaitable[None]],
+        work: Callable[[Collection[QuarantineFile]], Awaitable[None]],
     ) -> HeldOutcome:
         """Do ``work`` with the files of the message, and log what became of it."""
         fields = event_fields(id=message_id, actor=address)
@@ -155,7 +155,7 @@ class HeldMail:
         _log.info("digest: a held message was %s", what, extra=fields)
         return HeldOutcome.DONE
 
-    def _files(self, address: str, message_id: str) -> list[QuarantinedMessage]:
+    def _files(self, address: str, message_id: str) -> list[QuarantineFile]:
         """Return the files of the message that wait for the user, the oldest first. Raises ``InputError``."""
         return [
             file
@@ -179,7 +179,7 @@ def recipients_of(note: QuarantineNote, user_of: UserOf = normalize_address) -> 
     return frozenset(user_of(path.address) for path in note.envelope.recipients)
 
 
-def read_held_message(file: QuarantinedMessage) -> HeldMessage:
+def read_held_message(file: QuarantineFile) -> HeldMessage:
     """Return what is shown of a message; only the beginning of its file is read. Raises ``InputError``."""
     note, texts = quarantine.read_header_texts(file, ("from", "subject"))
     sender = texts["from"] or note.envelope.sender.address

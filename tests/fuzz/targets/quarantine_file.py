@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from nbstream.delivery.next_hop import Envelope, SmtpPath
-from nbstream.delivery.quarantine import Quarantine, QuarantinedMessage, QuarantineNote, read_message, read_subject
+from nbstream.delivery.quarantine import Quarantine, QuarantineFile, QuarantineNote, read_message, read_subject
 from nbstream.errors import InputError
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
@@ -15,7 +15,7 @@ from tests.fuzz.target import Choices, FuzzTarget
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
 _FILE = Path(_FOLDER.name) / "1.x,I=a"
-_MESSAGE = QuarantinedMessage("a" * 24, 1.0, _FILE, in_doubt=False)
+_MESSAGE = QuarantineFile("a" * 24, 1.0, _FILE, in_doubt=False)
 
 
 def _check(data: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nbstream.listeners.smtp.codec import DATA_END, IncomingMessage, remove_dot_stuffing
+from nbstream.listeners.smtp.codec import DATA_END, IncomingContent, remove_dot_stuffing
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from tests.fuzz.target import Choices, FuzzTarget
@@ -16,7 +16,7 @@ def _check(data: bytes) -> None:
     sent = (b"\r\n" + choices.rest).partition(DATA_END)[0] + DATA_END
     expected = normalize_line_ends(remove_dot_stuffing(sent[: -len(b".\r\n")]))[2:]
     bytes_in_flight = BytesInFlight(2 * _LIMIT)
-    incoming = IncomingMessage(ListenerLimits(_LIMIT), bytes_in_flight)
+    incoming = IncomingContent(ListenerLimits(_LIMIT), bytes_in_flight)
     cut = len(sent) - len(DATA_END)  # the reader gives the end of the content in one piece
     for start in range(0, cut, step):
         incoming.add(sent[start : min(start + step, cut)], last=False)

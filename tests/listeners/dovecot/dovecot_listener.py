@@ -19,7 +19,7 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.listeners.dovecot.listener import DovecotListener
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
-from nbstream.listeners.dovecot.spool import MessageSpool, SpoolBacklog, measure_backlog
+from nbstream.listeners.dovecot.spool import Spool, SpoolBacklog, measure_backlog
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.background import BackgroundTasks
 from nbstream.server.limits import BytesInFlight, ListenerLimits
@@ -112,7 +112,7 @@ async def open_dovecot(client: Redis, folder: Path, **options: Any) -> AsyncIter
         service = MessageService("dovecot", runtime, metrics.delivery)
         state = StateFile(folder)
         stack.callback(state.close)
-        spool = MessageSpool(state, max_bytes)
+        spool = Spool(state, max_bytes)
         path = folder / "nbstream-report"
         background = BackgroundTasks(metrics.process.background_failed)
         stack.push_async_callback(background.stop)

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter
 from nbstream.listeners.dovecot import learner
-from nbstream.listeners.dovecot.spool import FAILED, MessageSpool, SpooledMessage, SpoolEntry
+from nbstream.listeners.dovecot.spool import FAILED, Spool, SpooledFeedback, SpoolEntry
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
@@ -73,7 +73,7 @@ async def test_a_delivered_message_is_learned_as_it_was_checked(
 
 
 async def test_what_waits_is_learned_after_a_restart(client: Redis, tmp_path: Path) -> None:
-    await add_all(tmp_path, [SpooledMessage("spam", "user ann", 1, PRIZE)])
+    await add_all(tmp_path, [SpooledFeedback("spam", "user ann", 1, PRIZE)])
     async with open_dovecot(client, tmp_path) as dovecot:
         await dovecot.until_learned()
         assert dovecot.learned == {"spam": 1, "ham": 0}
@@ -151,7 +151,7 @@ async def test_a_person_reinforces_by_saying_it_again(dovecot: RunningDovecotLis
 async def test_what_may_be_a_repetition_of_the_spool_does_not_reinforce(client: Redis, tmp_path: Path) -> None:
     async with open_dovecot(client, tmp_path) as dovecot:
         await teach_dispute(dovecot.opened_filter.spam_filter, source="smtp")
-    await add_all(tmp_path, [SpooledMessage("ham", "user ann", 1, DISPUTED.raw)])
+    await add_all(tmp_path, [SpooledFeedback("ham", "user ann", 1, DISPUTED.raw)])
     async with open_spool(tmp_path) as spool:
         await spool.take()  # a process that learned it, and died before it wrote that down
 
@@ -279,19 +279,19 @@ async def test_a_drain_gives_a_lesson_up_that_does_not_end_and_counts_no_attempt
     client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_hangs: bool
 ) -> None:
     begun, disk = asyncio.Event(), threading.Event()
-    put_back = MessageSpool.put_back
+    put_back = Spool.put_back
 
     async def never_ends(*_: object) -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    async def put_back_slowly(spool: MessageSpool, entry: SpoolEntry) -> None:
+    async def put_back_slowly(spool: Spool, entry: SpoolEntry) -> None:
         if disk_hangs:
             await asyncio.to_thread(disk.wait)
         await put_back(spool, entry)
 
     monkeypatch.setattr(Filter, "learn", never_ends)
-    monkeypatch.setattr(MessageSpool, "put_back", put_back_slowly)
+    monkeypatch.setattr(Spool, "put_back", put_back_slowly)
     monkeypatch.setattr(learner, "_PUT_BACK_SECONDS", 0.1 if disk_hangs else DEADLINE_SECONDS)
     async with open_dovecot(client, tmp_path) as dovecot:
         assert await dovecot.send(report("spam")) == TAKEN

@@ -11,7 +11,7 @@ import pytest
 from nbstream.listeners.dovecot.spool import (
     FAILED,
     MAX_FAILED,
-    MessageSpool,
+    Spool,
     SpoolBacklog,
     SpoolEntry,
     measure_backlog,
@@ -19,7 +19,7 @@ from nbstream.listeners.dovecot.spool import (
 from tests.harness.spools import MAX_BYTES, add_all, message, open_spool, read_all
 
 
-async def taken(spool: MessageSpool) -> SpoolEntry:
+async def taken(spool: Spool) -> SpoolEntry:
     """The next entry; there is one."""
     entry = await spool.take()
     assert entry is not None

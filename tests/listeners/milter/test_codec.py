@@ -14,6 +14,7 @@ from nbstream.listeners.milter.codec import (
     MilterAbort,
     MilterActions,
     MilterBody,
+    MilterBodyEnd,
     MilterConnect,
     MilterData,
     MilterEvent,
@@ -22,7 +23,6 @@ from nbstream.listeners.milter.codec import (
     MilterHelo,
     MilterMacros,
     MilterMail,
-    MilterMessageEnd,
     MilterNegotiation,
     MilterOptions,
     MilterParser,
@@ -83,7 +83,7 @@ def test_every_command_is_an_event() -> None:
         MilterHeaderField(b"X-Folded", b" a\n\tb"),
         MilterBody(b"text\r\n"),
         MilterHeaderEnd(),
-        MilterMessageEnd(b"the rest"),
+        MilterBodyEnd(b"the rest"),
         MilterAbort(),
         MilterUnknownCommand("XYZZY"),
         MilterQuit(reuses_connection=True),
@@ -144,7 +144,7 @@ def test_a_frame_of_the_largest_length_comes_in_pieces() -> None:
 
     assert parser.feed(data[:-1]) == []
     assert parser.pending_bytes == len(data) - 1
-    assert parser.feed(data[-1:] + wire.END) == [MilterBody(b"b" * (MAX_FRAME_BYTES - 1)), MilterMessageEnd()]
+    assert parser.feed(data[-1:] + wire.END) == [MilterBody(b"b" * (MAX_FRAME_BYTES - 1)), MilterBodyEnd()]
     assert parser.pending_bytes == 0
 
 
@@ -153,7 +153,7 @@ def test_header_fields_of_no_use_are_left_out() -> None:
     parser = MilterParser()
     parser.skips_header_fields = True
 
-    assert [event for byte in data for event in parser.feed(bytes([byte]))] == [MilterMessageEnd()]
+    assert [event for byte in data for event in parser.feed(bytes([byte]))] == [MilterBodyEnd()]
     parser.skips_header_fields = False
     assert parser.feed(wire.header(b"A", b"a")) == [MilterHeaderField(b"A", b"a")]
 
@@ -221,7 +221,7 @@ def test_a_reply_is_due_unless_it_was_dispensed_with() -> None:
             MilterHeaderField,
             MilterBody,
             MilterHeaderEnd,
-            MilterMessageEnd,
+            MilterBodyEnd,
             MilterUnknownCommand,
         ),
     ]
@@ -229,4 +229,4 @@ def test_a_reply_is_due_unless_it_was_dispensed_with() -> None:
     assert waits(MilterSteps.NR_HDR | MilterSteps.NR_BODY) == [
         event for event in plain if event not in {MilterHeaderField, MilterBody}
     ]
-    assert waits(wire.ALL_STEPS) == [MilterMessageEnd]
+    assert waits(wire.ALL_STEPS) == [MilterBodyEnd]

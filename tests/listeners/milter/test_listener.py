@@ -14,7 +14,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.listeners.milter.answers import MAX_DELETED_FIELDS
-from nbstream.listeners.milter.message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MilterMessage
+from nbstream.listeners.milter.message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MilterContent
 from nbstream.mail.message import Message
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.header import HeaderPolicy, MessageReader, parse_own_id
@@ -457,13 +457,13 @@ async def test_the_fields_of_a_refused_message_are_not_even_read(
 ) -> None:
     """With Postfix a message of 10 MB may have three million of them."""
     names: list[bytes] = []
-    add_field = MilterMessage.add_field
+    add_field = MilterContent.add_field
 
-    def noted(message: MilterMessage, name: bytes, value: bytes) -> None:
+    def noted(message: MilterContent, name: bytes, value: bytes) -> None:
         names.append(name)
         add_field(message, name, value)
 
-    monkeypatch.setattr(MilterMessage, "add_field", noted)
+    monkeypatch.setattr(MilterContent, "add_field", noted)
     server = await milter.server()
     await server.begin()
     server.send(wire.header(b"A", b"") * 20 * MAX_FIELDS)

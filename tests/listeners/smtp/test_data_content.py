@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.delivery.next_hop import SmtpReply
-from nbstream.listeners.smtp.codec import DATA_END, IncomingMessage
+from nbstream.listeners.smtp.codec import DATA_END, IncomingContent
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.smtp_replies import MESSAGE_TOO_BIG, TOO_MANY_BYTES_IN_FLIGHT
@@ -19,9 +19,9 @@ FRAGMENTS = st.lists(
 )
 
 
-def arrive(wire: bytes, cuts: list[int], limit: int = 1 << 20) -> IncomingMessage:
+def arrive(wire: bytes, cuts: list[int], limit: int = 1 << 20) -> IncomingContent:
     """What comes in when ``wire`` is cut at these positions."""
-    arriving = IncomingMessage(ListenerLimits(limit), BytesInFlight(1 << 30))
+    arriving = IncomingContent(ListenerLimits(limit), BytesInFlight(1 << 30))
     positions = [0, *sorted(cut for cut in cuts if 0 < cut <= len(wire) - len(DATA_END)), len(wire)]
     for start, end in itertools.pairwise(positions):
         arriving.add(wire[start:end], last=end == len(wire))
@@ -53,7 +53,7 @@ def test_a_message_may_be_as_long_as_the_limit(length: int, problem: SmtpReply |
 def test_what_is_refused_holds_no_memory() -> None:
     bytes_in_flight = BytesInFlight(20)
     assert bytes_in_flight.reserve(1)
-    arriving = IncomingMessage(ListenerLimits(100), bytes_in_flight)
+    arriving = IncomingContent(ListenerLimits(100), bytes_in_flight)
     arriving.add(b"\r\n12345", last=False)
     assert bytes_in_flight.reserved == 1 + 7
 
@@ -65,7 +65,7 @@ def test_what_is_refused_holds_no_memory() -> None:
 
 
 def test_after_twice_the_limit_the_end_is_not_waited_for() -> None:
-    arriving = IncomingMessage(ListenerLimits(10), BytesInFlight(1 << 30))
+    arriving = IncomingContent(ListenerLimits(10), BytesInFlight(1 << 30))
 
     arriving.add(b"\r\n" + b"x" * 18, last=False)
     assert arriving.problem == MESSAGE_TOO_BIG
@@ -77,7 +77,7 @@ def test_after_twice_the_limit_the_end_is_not_waited_for() -> None:
 
 def test_line_feeds_that_become_crlf_are_counted_as_they_are_held() -> None:
     bytes_in_flight = BytesInFlight(1000)
-    arriving = IncomingMessage(ListenerLimits(100), bytes_in_flight)
+    arriving = IncomingContent(ListenerLimits(100), bytes_in_flight)
 
     arriving.add(b"\r\n" + b"\n" * 50, last=False)
 

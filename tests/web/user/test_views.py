@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.delivery import quarantine
-from nbstream.delivery.quarantine import QuarantinedMessage, QuarantineNote
+from nbstream.delivery.quarantine import QuarantineFile, QuarantineNote
 from nbstream.policy.sender_lists import SITE
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import StoredSenderLists
@@ -91,7 +91,7 @@ async def test_of_a_full_quarantine_only_the_files_of_the_user_are_opened(
     opened: list[str] = []
     read_note = quarantine.read_note
 
-    def counting_read_note(file: QuarantinedMessage) -> QuarantineNote:
+    def counting_read_note(file: QuarantineFile) -> QuarantineNote:
         opened.append(file.id)
         return read_note(file)
 
