@@ -47,7 +47,7 @@ TEXTS = (
 QUERIES = (
     ("/ui/", "span", 200),
     ("/ui/login", "link to", 200),
-    ("/ui/messages", "id sender recipient verdict action policy since until older newer select", 200),
+    ("/ui/messages", "id sender recipient verdict action policy since until older select", 200),
     ("/ui/quarantine", "sender recipient order before select", 200),
     ("/ui/teaching", "actor source id", 200),
     ("/ui/teaching", "since", 400),

@@ -14,7 +14,7 @@ from nbstream.server.http.access import Role
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.model.history import History, HistoryChange, HistoryRecord, RecentChanges
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
-from nbstream.store.recent.row_search import Direction, RowFilter, RowPage, RowSearch
+from nbstream.store.recent.row_search import RowFilter, RowPage, RowSearch
 from nbstream.store.settings import MemorySettings
 from nbstream.web.admin.message_view import MessageLookups, MessageView
 from nbstream.web.admin.messages_view import MessagesView
@@ -43,7 +43,6 @@ class _OneRow(RowSearch):
         self,
         wanted: RowFilter,
         position: RowPosition | None = None,
-        direction: Direction = Direction.OLDER,
         count: int = 0,
     ) -> RowPage:
         return RowPage((self._row,), self._row.position if position else None, is_cut=bool(wanted.sender))

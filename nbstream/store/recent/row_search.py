@@ -12,7 +12,6 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from nbstream.errors import StoreIncompatible
@@ -92,25 +91,12 @@ class RowFilter:
         return math.inf if self.until is None else self.until
 
 
-class Direction(StrEnum):
-    """Which rows a page has: those before a position in time, or those after it."""
-
-    OLDER = "older"
-    NEWER = "newer"
-
-    def leads(self, start: RowPosition | None, other: RowPosition) -> bool:
-        """Return whether ``other`` is behind ``start`` (None: the end of all rows) in this direction."""
-        if start is None:
-            return True
-        return other < start if self is Direction.OLDER else other > start
-
-
 @dataclass(frozen=True, slots=True)
 class RowPage:
     """Some rows, the newest first.
 
-    ``next_position`` is where the search goes on in its direction, None where it has come to the end. With
-    ``is_cut`` it has not, but has looked at as many rows as one search may.
+    ``next_position`` is where the search goes on to older ones, None where it has come to the end. With ``is_cut``
+    it has not, but has looked at as many rows as one search may.
     """
 
     rows: tuple[MessageRow, ...]
@@ -143,27 +129,26 @@ class RowSearch:
         self,
         wanted: RowFilter,
         position: RowPosition | None = None,
-        direction: Direction = Direction.OLDER,
         count: int = 50,
     ) -> RowPage:
-        """Return at most ``count`` rows that are ``wanted``: those next to ``position`` in that direction.
+        """Return at most ``count`` rows that are ``wanted``: the newest, or those next to ``position`` and older.
 
-        Without a position they are the newest or the oldest. Raises ``StoreUnavailable``.
+        Raises ``StoreUnavailable``.
         """
         for row in await self._read_rows([wanted.id_prefix] if wanted.id_prefix else []):  # a whole id
             is_found = wanted.matches(row) and row.checked_at >= self._oldest_time
-            return RowPage((row,) if is_found and direction.leads(position, row.position) else ())
+            return RowPage((row,) if is_found and (position is None or row.position < position) else ())
         found: list[MessageRow] = []
         looked_at = 0
-        async for chunk in self._walk(wanted, position, direction, count + 1):
+        async for chunk in self._walk(wanted, position, count + 1):
             places = chunk[: MAX_LOOKED_AT - looked_at]
             looked_at += len(places)
             found += await self._wanted_rows(places, wanted)
             if len(found) > count:
-                return _page(found[:count], direction, found[count - 1].position)
+                return RowPage(tuple(found[:count]), found[count - 1].position)
             if looked_at == MAX_LOOKED_AT:
-                return _page(found, direction, places[-1], is_cut=True)
-        return _page(found, direction)
+                return RowPage(tuple(found), places[-1], is_cut=True)
+        return RowPage(tuple(found))
 
     @property
     def _oldest_time(self) -> float:
@@ -171,7 +156,7 @@ class RowSearch:
         return self._clock() - self._seconds
 
     async def _walk(
-        self, wanted: RowFilter, position: RowPosition | None, direction: Direction, at_once: int
+        self, wanted: RowFilter, position: RowPosition | None, at_once: int
     ) -> AsyncIterator[list[RowPosition]]:
         """Yield the places of rows in their order behind ``position``, within the times that are wanted.
 
@@ -181,29 +166,28 @@ class RowSearch:
         key = self._keys.rows_to(recipient_index(wanted.recipient)) if is_address else self._keys.recent
         oldest = max(wanted.lower, self._oldest_time)
         lowest, highest = str(oldest), "inf" if wanted.until is None else f"({wanted.until}"
-        is_older, offset = direction is Direction.OLDER, 0
-        start, stop = (highest, lowest) if is_older else (lowest, highest)
+        offset = 0
         # A position may be of a search for other times: what is not behind it is not walked through.
-        if position and (position.checked_at < wanted.upper if is_older else position.checked_at >= oldest):
-            start = str(position.checked_at)
+        if position and position.checked_at < wanted.upper:
+            highest = str(position.checked_at)
         while True:
             with store_errors():
                 entries: Any = await self._client.zrange(
                     key,
-                    start,
-                    stop,
-                    desc=is_older,
+                    highest,
+                    lowest,
+                    desc=True,
                     byscore=True,
                     withscores=True,
                     offset=offset,
                     num=at_once,
                 )
             places = [RowPosition(score, key.decode("utf-8", "replace")) for key, score in entries]
-            places = [place for place in places if direction.leads(position, place)]
+            places = [place for place in places if position is None or place < position]
             if places:
                 yield places
                 position, offset = places[-1], 0
-                start = str(position.checked_at)
+                highest = str(position.checked_at)
             else:  # all of them are as old as the position: it may be one of many of the same moment
                 offset += at_once
             if len(entries) < at_once:
@@ -236,15 +220,3 @@ class RowSearch:
         if unreadable:  # logged once: beside a later version there may be hundreds
             _log.warning("%d messages are left out: %s", len(unreadable), unreadable[0])
         return rows
-
-
-def _page(
-    found: list[MessageRow],
-    direction: Direction,
-    next_position: RowPosition | None = None,
-    *,
-    is_cut: bool = False,
-) -> RowPage:
-    """Return the page of the rows that were found, which are in the order of the search."""
-    rows = found if direction is Direction.OLDER else found[::-1]
-    return RowPage(tuple(rows), next_position, is_cut)

@@ -22,12 +22,12 @@ from nbstream.store.recent.message_rows import (
     RowPosition,
     address_matches,
 )
-from nbstream.store.recent.row_search import Direction, RowFilter
+from nbstream.store.recent.row_search import RowFilter
 from nbstream.web.forms import read_address, read_position
 from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
-    from nbstream.store.recent.row_search import RowPage, RowSearch
+    from nbstream.store.recent.row_search import RowSearch
     from nbstream.store.settings import MemorySettings
 
 FindRows: TypeAlias = "Callable[[Collection[str]], Awaitable[Mapping[str, MessageRow]]]"
@@ -59,17 +59,14 @@ class _Query:
 
     wanted: RowFilter
     position: RowPosition | None
-    direction: Direction
     problems: tuple[str, ...]
     filters: Mapping[str, str]
 
-    def link(
-        self, direction: Direction | None = None, position: RowPosition | None = None, *, select: str = ""
-    ) -> str:
+    def link(self, position: RowPosition | None = None, *, select: str = "") -> str:
         """Return the address of another page with the same filters, or of the first one."""
         parameters = {name: value for name, value in self.filters.items() if value}
-        if direction and position:
-            parameters[str(direction)] = f"{position.checked_at!r}_{position.id}"
+        if position:
+            parameters["older"] = f"{position.checked_at!r}_{position.id}"
         if select:
             parameters["select"] = select
         return f"{PATH}?{urlencode(parameters)}" if parameters else PATH
@@ -107,11 +104,7 @@ class MessagesView(View):
 
     async def _list(self, request: PageRequest) -> Answer:
         query = _read_query(request.query)
-        page = await self._rows.search(query.wanted, query.position, query.direction)
-        if query.direction is Direction.NEWER and page.next_position is None:  # the newest page, and a whole one
-            query = _Query(query.wanted, None, Direction.OLDER, query.problems, query.filters)
-            page = await self._rows.search(query.wanted)
-        older, newer = _paging_links(query, page)
+        page = await self._rows.search(query.wanted, query.position)
         return Page(
             "admin/messages.html",
             {
@@ -121,8 +114,8 @@ class MessagesView(View):
                 "class_names": self._class_names(),
                 "labels": await self._find_labels([row.id for row in page.rows]),
                 "selects_all": request.query.get("select") == "all",
-                "select_all_link": query.link(query.direction, query.position, select="all"),
-                "select_none_link": query.link(query.direction, query.position),
+                "select_all_link": query.link(query.position, select="all"),
+                "select_none_link": query.link(query.position),
                 "remembered": await self._rows.count(),
                 "memory": self._memory,
                 "has_envelopes": self._has_envelopes,
@@ -134,23 +127,11 @@ class MessagesView(View):
                 "policy_labels": self._policy_labels(),
                 "time_zone": time.strftime("%Z"),
                 "searched_to": page.next_position.checked_at if page.is_cut and page.next_position else None,
-                "direction": query.direction,
                 "first_link": query.link() if query.position else None,
-                "older_link": older,
-                "newer_link": newer,
+                "older_link": query.link(page.next_position) if page.next_position else None,
                 "clear_link": PATH,
             },
         )
-
-
-def _paging_links(query: _Query, page: RowPage) -> tuple[str | None, str | None]:
-    """Return the links to older and to newer messages, None where there are none."""
-    onward = query.link(query.direction, page.next_position) if page.next_position else None
-    if query.direction is Direction.OLDER:
-        is_first = query.position is None or not page.rows
-        return onward, None if is_first else query.link(Direction.NEWER, page.rows[0].position)
-    last = page.rows[-1].position if page.rows else query.position
-    return query.link(Direction.OLDER, last), onward
 
 
 def _shown_recipient(row: MessageRow, wanted: str) -> str | None:
@@ -182,11 +163,7 @@ def _read_query(query: Mapping[str, str]) -> _Query:
         policy=filters["policy"],
         subject=filters["subject"][:_MAX_SUBJECT_LENGTH],
     )
-    for direction in (Direction.NEWER, Direction.OLDER):
-        position = read_position(query.get(str(direction), ""))
-        if position:
-            return _Query(wanted, position, direction, tuple(problems), filters)
-    return _Query(wanted, None, Direction.OLDER, tuple(problems), filters)
+    return _Query(wanted, read_position(query.get("older", "")), tuple(problems), filters)
 
 
 def _read_time(filters: dict[str, str], name: str, problems: list[str]) -> float | None:

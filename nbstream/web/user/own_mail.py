@@ -19,7 +19,7 @@ from nbstream.delivery import quarantine
 from nbstream.errors import InputError
 from nbstream.policy.lesson_source import user_of_actor
 from nbstream.store.recent.message_rows import is_named_by_sender
-from nbstream.store.recent.row_search import Direction, RowFilter
+from nbstream.store.recent.row_search import RowFilter
 from nbstream.web.users.held_mail import read_held_message, recipients_of
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class OwnMail:
     async def checked(self, address: str, position: RowPosition | None, count: int) -> OwnMailPage:
         """Return the messages that were checked for the user, those before ``position``."""
         wanted = RowFilter(recipient=address, user_of=self.user_of)
-        page = await self.rows.search(wanted, position, Direction.OLDER, count)
+        page = await self.rows.search(wanted, position, count)
         own = [row for row in page.rows if self._is_of(row, address)]  # an address may belong to another user
         return OwnMailPage([await self._own(address, row) for row in own], page.next_position)
 

@@ -24,7 +24,7 @@ from nbstream.store.model.history import UNDO_SOURCE, Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scan import scan_keys
 from nbstream.store.recent.message_rows import is_named_by_sender, normalize_address
-from nbstream.store.recent.row_search import Direction, RowFilter, RowSearch
+from nbstream.store.recent.row_search import RowFilter, RowSearch
 from nbstream.store.redis_errors import readable_replies, store_errors
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.web.users.digest_state import DigestMarker
@@ -243,7 +243,7 @@ async def _erase_remembered(
     count = 0
     while True:
         stop_if_cancelled()
-        page = await search.search(RowFilter(), position, Direction.OLDER, _BATCH)
+        page = await search.search(RowFilter(), position, _BATCH)
         for row in filter(is_about_user, page.rows):
             count += 1
             if erase:

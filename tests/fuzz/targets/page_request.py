@@ -53,7 +53,7 @@ TARGET = FuzzTarget(
     _check,
     (
         b"sender=%40x.example&recipient=bob&verdict=spam&since=2026-01-31T12:00&until=&id=aaaa\nhello",
-        b"older=1800000000.25_aaaaaaaaaaaaaaaaaaaaaaaa&newer=nan_x\n<script>alert(1)</script>",
+        b"older=1800000000.25_aaaaaaaaaaaaaaaaaaaaaaaa\n<script>alert(1)</script>",
         b"since=2h&until=9999-12-31T23:59-23:59&actor=%22%3E%3Cimg&source=page&label=ham&id=x\ncsrf=a&action=ham",
         b"since=%E2%80%AE%07&before=1-2\n",
         b'since=999999d&label=both\n"><svg onload=x>{{ 7*7 }}\xe2\x80\xae',

@@ -21,7 +21,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.server.http.access import Role
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
-from nbstream.store.recent.row_search import Direction, RowFilter, RowPage, RowSearch
+from nbstream.store.recent.row_search import RowFilter, RowPage, RowSearch
 from nbstream.store.settings import MemorySettings
 from nbstream.web.admin.messages_view import MessagesView
 from nbstream.web.forms import read_query
@@ -235,7 +235,7 @@ class RecordedSearch(RowSearch):
 
     def __init__(self, row: MessageRow) -> None:
         self._row = row
-        self.asked: list[tuple[RowFilter, RowPosition | None, Direction]] = []
+        self.asked: list[tuple[RowFilter, RowPosition | None]] = []
 
     async def count(self) -> int:
         return 1
@@ -244,10 +244,9 @@ class RecordedSearch(RowSearch):
         self,
         wanted: RowFilter,
         position: RowPosition | None = None,
-        direction: Direction = Direction.OLDER,
         count: int = 0,
     ) -> RowPage:
-        self.asked.append((wanted, position, direction))
+        self.asked.append((wanted, position))
         return RowPage((self._row,), self._row.position)
 
 
@@ -264,8 +263,8 @@ def test_a_link_asks_the_same_behind_the_exact_place_of_the_last_message(
     link = page.values["older_link"]
     asyncio.run(_answer(route, PageRequest(session, query=read_query(urlsplit(str(link)).query))))
 
-    (wanted, _, _), followed = search.asked
-    assert followed == (wanted, row.position, Direction.OLDER)
+    (wanted, _), followed = search.asked
+    assert followed == (wanted, row.position)
 
 
 async def _answer(route: PageRoute, request: PageRequest) -> Page:
