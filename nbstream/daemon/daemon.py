@@ -122,7 +122,7 @@ class Daemon:
         try:
             control.start(self._settings.state_dir)
         except OSError as error:
-            _log.warning("nbstream reload cannot ask this daemon, SIGHUP can: %s", error)
+            _log.warning("nbstream reload cannot reach this daemon, use SIGHUP: %s", error)
         try:
             yield
         finally:

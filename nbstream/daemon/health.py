@@ -24,43 +24,45 @@ if TYPE_CHECKING:
 NOT_FOLLOWED = problem(
     "daemon.redis",
     "Redis is degraded: not followed, counts are {seconds:.0f} s old; feedback is deferred.",
-    "Start Redis, or see in the log of the daemon why it cannot be used; mail is scored from memory until then.",
+    "Start Redis, or look for its error in the daemon's log. Until then mail is scored from memory.",
 )
 NOT_LOADED = problem(
     "daemon.redis",
     "Redis is degraded: not followed, no counts are loaded; feedback is deferred.",
-    "Start Redis, or see in the log of the daemon why it cannot be used; no mail can be scored until then.",
+    "Start Redis, or look for its error in the daemon's log. Until then no mail can be scored.",
 )
 ONLY_REPLICA = problem(
     "daemon.redis",
-    "Redis is degraded: only a replica is reached; feedback is deferred.",
-    "Wait for the end of the failover; where there is none, point redis.url to the primary, or name the sentinels "
-    "in redis.sentinels.",
+    "Redis is degraded: only a replica is reachable; feedback is deferred.",
+    "Wait until the failover is over. If there is none, set redis.url to the primary, or list the Sentinels in "
+    "redis.sentinels.",
 )
 WRITES_REFUSED = problem(
     "daemon.redis",
     "Redis is degraded: writes are refused; feedback is deferred.",
-    "Make room for Redis (maxmemory, or its disk), or start its missing replicas; the log of the daemon has its "
-    "words.",
+    "Free memory or disk space for Redis (maxmemory), or start its missing replicas; see the daemon's log for "
+    "Redis's error.",
 )
 NEXT_HOP_AWAY = problem(
     "daemon.next_hop",
     "The next hop is degraded: {problem}.",
-    "Start the server that relay.next_hop names, set relay.tls and the login as it asks, or make room in the "
-    "Maildir; mail waits until then.",
+    "Start the server in relay.next_hop, correct relay.tls and the login, or free disk space for the Maildir. "
+    "Until then mail is deferred.",
 )
 QUARANTINE_AWAY = problem(
     "daemon.quarantine",
     "The quarantine is degraded: {problem}.",
-    "Make room on its file system, or mend it; mail that is to be held waits until then, and all other mail goes "
-    "its way.",
+    "Free space on its file system, or repair it. Until then mail for the quarantine is deferred; all other mail "
+    "is delivered.",
 )
 BACKGROUND_FAILED = problem(
     "daemon.background",
-    "The background work is degraded: {names} failed, and is tried again.",
-    "Look for the fault in the log of the daemon; mail goes on meanwhile.",
+    "The background work is degraded: {names} failed and will be retried.",
+    "Look for the error in the daemon's log; mail is not affected.",
 )
-DRAINING = note("daemon.smtp", "The daemon is degraded: draining.", "Nothing, where it is to end or to restart.")
+DRAINING = note(
+    "daemon.smtp", "The daemon is degraded: draining.", "No action is needed during a stop or restart."
+)
 
 _KINDS = (
     NOT_FOLLOWED,

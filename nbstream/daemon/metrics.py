@@ -33,11 +33,11 @@ class ProcessMetrics:
 
     def __init__(self, registry: MetricsRegistry, engine: str) -> None:
         self._policy = StateGauge(
-            registry, "nbstream_policy_info", "The hash of the policy in force, as a label; always 1.", ["hash"]
+            registry, "nbstream_policy_info", "The hash of the active policy, as a label; always 1.", ["hash"]
         )
         self._policy_since = Gauge(
             "nbstream_config_last_success_timestamp_seconds",
-            "When the configuration was last read and applied, at the start or by a reload.",
+            "When the configuration was last applied, at startup or by a reload.",
             registry=registry.counts,
             multiprocess_mode="livemax",
         )
@@ -51,12 +51,12 @@ class ProcessMetrics:
             self._reloads.labels(outcome)
         self._restarts = Counter(
             "nbstream_worker_restarts",
-            "Workers that ended without a SIGTERM, and were replaced.",
+            "Workers that exited without a SIGTERM and were replaced.",
             registry=registry.counts,
         )
         self._background_failures = Counter(
             "nbstream_background_failures",
-            "Background work that failed, and is tried again, by its name. Mail goes on meanwhile.",
+            "Failures of background work, by its name. It is retried; mail is not affected.",
             ["work"],
             registry=registry.counts,
         )

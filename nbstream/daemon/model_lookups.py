@@ -34,38 +34,38 @@ if TYPE_CHECKING:
 
 LEARNING = warning(
     "model.learned",
-    "Every verdict is unsure until {missing} more are learned ({learned} so far).",
-    "Teach old mail: nbstream learn spam FOLDER and nbstream learn ham FOLDER for files, and for an IMAP server "
+    "Every verdict is unsure until {missing} more have been learned ({learned} so far).",
+    "Train it with old mail: nbstream learn spam FOLDER and nbstream learn ham FOLDER, or from an IMAP server "
     "nbstream learn spam --imap imaps://USER@HOST/Junk.",
 )
 ONE_SIDED = warning(
     "model.learned",
-    "Of the learned messages {share:.0%} are ham ({learned}): the model has seen little of the other class.",
-    "Teach more {rare}, until there are a few hundred.",
+    "{share:.0%} of the learned messages are ham ({learned}): the model has seen little of the other class.",
+    "Teach more {rare}: a few hundred messages are enough.",
 )
 LEARNED = ok("model.learned", "{learned} messages are learned; {share:.0%} of them are ham.")
 TOKENS_FULL = note(
     "model.tokens",
-    "The model has {count} of the {limit} tokens of model.max_tokens: the daemon forgets the least useful ones.",
-    "Raise model.max_tokens if Redis has room.",
+    "The model has {count} of the {limit} tokens of model.max_tokens: the daemon evicts the least useful ones.",
+    "Raise model.max_tokens if Redis has memory to spare.",
 )
 BUDGET_LEARNING = warning(
     "model.budget",
     "The budget of {rate:g} is not guaranteed yet: {missing:,} more labelled ham messages are needed.",
-    "Label all ham; until then a fixed threshold decides.",
+    "Label all ham. Until then a fixed threshold is used.",
 )
 BUDGET_BIASED = warning(
     "model.budget",
-    "The budget of {rate:g} is not guaranteed: the labels look like corrections only. A fixed threshold decides.",
-    "Label all ham, and not the mistakes alone.",
+    "The budget of {rate:g} is not guaranteed: only mistakes seem to be labelled. A fixed threshold is used.",
+    "Label all ham, not only mistakes.",
 )
 BUDGET_CATCHES_LITTLE = warning(
     "model.budget",
     "The budget of {rate:g} is guaranteed, but {missed:.0%} of the labelled spam would not be called spam by it.",
-    "Look whether a ham with a high P(spam) is labelled wrongly, or choose a larger budget: nbstream tune, or "
+    "Check whether ham with a high P(spam) is mislabelled, or choose a larger budget: nbstream tune, or "
     "Thresholds on the page.",
 )
-BUDGET = ok("model.budget", "The budget of {rate:g} is guaranteed by {ham:,} labelled ham messages.")
+BUDGET = ok("model.budget", "The budget of {rate:g} is guaranteed, based on {ham:,} labelled ham messages.")
 
 _FEW_LESSONS = 10
 _RARE_SHARE = 0.05

@@ -77,7 +77,7 @@ class Reloader:
             result = self._compare(reading, self._apply)
         except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
             _log.error("reload failed: %s", error, exc_info=True)
-            result = self.refused(["a fault in nbstream; the log has it"])
+            result = self.refused(["an internal error; see the log"])
         self._report(result)
         return result
 
@@ -112,14 +112,14 @@ class Reloader:
     def _report(self, result: ReloadResult) -> None:
         self._metrics.reloaded(not result.problems)
         for problem in result.problems:
-            _log.error("reload refused, nothing is changed: %s", problem)
+            _log.error("reload refused, nothing was changed: %s", problem)
         if result.problems:
             return
         self._metrics.set_policy(result.policy)
         fields = event_fields(file=result.file, policy=result.policy, changed=", ".join(result.changed) or None)
         _log.info("reloaded", extra=fields)
         if result.waiting:
-            _log.warning("changed in the file, but in force only after a restart: %s", ", ".join(result.waiting))
+            _log.warning("changed in the file, effective only after a restart: %s", ", ".join(result.waiting))
 
 
 def _load_settings(file: Path | None) -> Settings:

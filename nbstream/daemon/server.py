@@ -67,7 +67,7 @@ async def warn_about_durability(parts: ServerParts, wait_replicas: int) -> None:
         for risk in await durability_risks(parts.clients.client, wait_replicas):
             _log.warning("%s", risk)
     except StoreUnavailable as error:
-        _log.warning("Redis was not asked whether it persists: %s", error)
+        _log.warning("cannot check whether Redis is persistent: %s", error)
 
 
 async def _wait_until_loaded(parts: ServerParts) -> None:
@@ -237,4 +237,4 @@ async def _drain_listener(name: str, listener: Listener, seconds: float) -> None
     try:
         await listener.drain(seconds)
     except Exception as error:  # noqa: BLE001 - a fault in one listener must not stop the end of the others
-        _log.error("the listener %s was not drained: %s", name, error, exc_info=True)
+        _log.error("cannot drain the listener %s: %s", name, error, exc_info=True)

@@ -64,7 +64,7 @@ def end_soon() -> None:
 
 
 def _end() -> None:
-    _log.warning("ended without its threads, which do not come back: does a disk hang?")
+    _log.warning("exited although threads were still busy: does a disk hang?")
     os._exit(0)
 
 

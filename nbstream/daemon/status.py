@@ -83,7 +83,7 @@ def policy_answer(
 
 def service_status(is_loaded: bool) -> str:
     """Return the sentence that ``systemctl status`` shows of a daemon that accepts mail."""
-    return "accepts mail" + ("" if is_loaded else ", but does not score it: no counts are loaded")
+    return "accepts mail" + ("" if is_loaded else ", but no mail is scored: no counts are loaded")
 
 
 def log_ready(is_loaded: bool, addresses: ListenAddresses) -> None:

@@ -269,7 +269,7 @@ class Supervisor:
         if len(self._requests) < _MAX_REQUESTS:
             self._requests.append(request)
         else:
-            request.send(asdict(self._reloader.refused(["too many requests wait; ask again later"])))
+            request.send(asdict(self._reloader.refused(["too many requests are waiting; try again later"])))
 
     def run(self, on_ready: Callable[[ListenAddresses], object] = lambda _: None) -> None:
         """Serve until ``stop``, then drain.
@@ -323,7 +323,7 @@ class Supervisor:
         try:
             control.start(self._settings.state_dir)
         except OSError as error:
-            _log.warning("nbstream reload cannot ask this daemon, SIGHUP can: %s", error)
+            _log.warning("nbstream reload cannot reach this daemon, use SIGHUP: %s", error)
         return control
 
     def _serve(self, on_ready: Callable[[ListenAddresses], object]) -> None:
@@ -357,7 +357,7 @@ class Supervisor:
             self._turn()
         if late:
             _log.error(
-                "draining took too long: workers are killed with what they have",
+                "draining timed out: workers are killed",
                 extra=event_fields(workers=", ".join(str(worker.number) for worker in late)),
             )
         for worker in late:
@@ -380,7 +380,7 @@ class Supervisor:
             worker.heard_at = max(worker.heard_at, min(worker.heard_at + stood_still, now))
             if worker.process and now > worker.heard_at + SILENCE_SECONDS:
                 _log.error(
-                    "worker has said nothing for %g s: it is killed",
+                    "no sign of life from a worker for %g s: it is killed",
                     SILENCE_SECONDS,
                     extra=event_fields(worker=worker.number, pid=worker.process.pid),
                 )
@@ -440,15 +440,15 @@ class Supervisor:
     def _replace(self, worker: Worker, ending: str) -> None:
         """Have a worker that ended in this way, "" for a drain, replaced; where none was ready, give up."""
         if ending and not self._any_was_ready:
-            self._fail(WorkerFailed(f"no worker gets ready: the first to end {ending}"))
+            self._fail(WorkerFailed(f"no worker became ready: the first {ending}"))
             return
         member_died(self._metrics_folder, str(worker.number))
         fields = event_fields(worker=worker.number, seconds=worker.start_later())
         if ending:
             self._metrics.worker_died()
-            _log.error("worker %s; another one is started", ending, extra=fields)
+            _log.error("worker %s; starting another one", ending, extra=fields)
         else:
-            _log.info("worker has drained; another one is started", extra=fields)
+            _log.info("worker drained; starting another one", extra=fields)
 
     def _go_on_reloading(self) -> None:
         """Begin to read the configuration for the first request, or answer it where that is over."""
@@ -481,7 +481,7 @@ class Supervisor:
             self._is_applying = False
         for worker in self._workers:
             if worker.is_applying:
-                _log.error("worker %d does not apply the new settings: it is killed", worker.number)
+                _log.error("worker %d did not apply the new settings: it is killed", worker.number)
                 worker.signal(signal.SIGKILL)
 
 
@@ -489,5 +489,5 @@ def _describe_exit(code: int) -> str:
     """Return how a process ended, by its exit code; "" for 0."""
     if code < 0:
         names = {number.value: number.name for number in signal.Signals}  # most real-time signals have no name
-        return f"was ended by {names.get(-code, f'signal {-code}')}"
-    return f"ended with exit code {code}" if code else ""
+        return f"was killed by {names.get(-code, f'signal {-code}')}"
+    return f"exited with code {code}" if code else ""

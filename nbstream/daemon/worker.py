@@ -115,7 +115,7 @@ class _Parent:
         try:
             server.apply_settings(_read_settings(descriptors[0]))
         except Exception:  # noqa: BLE001 - another worker begins with these settings, and this one finishes what it has
-            _log.exception("this worker cannot apply the new settings, and drains")
+            _log.exception("this worker cannot apply the new settings and shuts down")
             server.stop()
         self.tell(APPLIED)
 

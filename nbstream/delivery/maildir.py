@@ -32,13 +32,13 @@ from nbstream.mail.lines import split_at_line_ends
 # until there is some. The work is some system calls in a thread, one at a time, however often somebody asks.
 
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
-NO_ROOM = "no space is left for mail"
+NO_ROOM = "no space left for mail"
 
 _MIN_FREE_BYTES = 16 << 20
 _MIN_FREE_INODES = 100
 _PROBE_BYTES = 1 << 20  # at most, in place of a larger file that was not written
 _ANSWER_SECONDS = 2.0  # a file system of another machine may not answer
-_NO_ANSWER = "the file system does not answer"
+_NO_ANSWER = "the file system does not respond"
 
 
 class MaildirRoom:
@@ -79,7 +79,7 @@ class MaildirRoom:
         except FileNotFoundError:
             return None
         except OSError as error:
-            return NO_ROOM if error.errno in DISK_FULL_ERRORS else "the file system fails"
+            return NO_ROOM if error.errno in DISK_FULL_ERRORS else "a file system error"
         return None
 
     def _try_to_write(self, size: int) -> None:

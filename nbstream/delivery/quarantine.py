@@ -406,7 +406,7 @@ def locked(message: QuarantineFile) -> Iterator[None]:
 
     Raises ``NotReleased`` where somebody else does that already, or has done it. Raises ``InputError``.
     """
-    already_removed = NotReleased("released or removed by somebody else just now")
+    already_removed = NotReleased("just released or removed by someone else")
     try:
         descriptor = os.open(message.path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -417,7 +417,7 @@ def locked(message: QuarantineFile) -> Iterator[None]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise NotReleased("is being released by somebody else") from None
+            raise NotReleased("is being released by someone else") from None
         if not message.path.exists():
             raise already_removed
         yield
@@ -579,7 +579,7 @@ class QuarantineRetention:
         self._on_swept(result.remaining, result.removed, usage)
         if result.removed:
             _log.info(
-                "quarantine: messages removed for their age",
+                "quarantine: expired messages removed",
                 extra=event_fields(removed=result.removed, held=result.remaining, days=self._days),
             )
         return result

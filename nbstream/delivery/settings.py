@@ -159,14 +159,14 @@ class RelaySettings(Section):
             if value not in {"encrypt", "verify"}:
                 raise ValueError("must be encrypt or verify: smtps:// is TLS from the beginning")
         elif value != "off" and not (isinstance(next_hop, ServerNextHopSetting) and next_hop.is_on_network):
-            raise ValueError("must be off: relay.next_hop is no server at HOST:PORT")
+            raise ValueError("must be off: relay.next_hop is not a server at HOST:PORT")
         return value
 
     @field_validator("tls_ca_file", "tls_server_name")
     @classmethod
     def _only_for_verify(cls, value: object, info: ValidationInfo) -> object:
         if value is not None and info.data.get("tls", "verify") != "verify":
-            raise ValueError("must be left out: no certificate is checked without relay.tls: verify")
+            raise ValueError("must be left out: without relay.tls: verify no certificate is checked")
         return value
 
     @field_validator("user_file")
@@ -178,7 +178,9 @@ class RelaySettings(Section):
         if isinstance(next_hop, MaildirNextHopSetting):
             raise ValueError("must be left out: a Maildir has no login")  # noqa: TRY004 - of the setting
         if info.data.get("tls", "verify") not in {"encrypt", "verify"} and not next_hop.address.is_loopback:
-            raise ValueError("must be left out, or relay.tls be encrypt or verify: anyone could read the password")
+            raise ValueError(
+                "must be left out unless relay.tls is encrypt or verify: anyone could read the password"
+            )
         return value
 
     @field_validator("password_file")

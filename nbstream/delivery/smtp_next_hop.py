@@ -185,7 +185,7 @@ class SmtpStream(asyncio.Protocol):
         """
         if not self.is_open or self.has_unread_bytes:
             self.abort()
-            raise ConnectionLost("the next hop did not wait for TLS")
+            raise ConnectionLost("the next hop sent data before TLS began")
         transport = await self._loop.start_tls(self._socket_transport, self, context, server_hostname=server_name)
         assert transport is not None
         self._transport = transport
@@ -252,7 +252,7 @@ class NextHopConnection:
         self._write(line + b"\r\n")
         reply = await self._last_reply(positive)
         if reply.code == 421 and self.reused:
-            raise ConnectionLost("the next hop closed a kept connection with a 421")
+            raise ConnectionLost("the next hop closed an idle connection with a 421")
         return reply
 
     async def send_content(
@@ -306,7 +306,7 @@ class NextHopConnection:
         """Send what asks for a reply; what the next hop says before it is none."""
         if self._stream.has_unread_bytes:
             self.drop()
-            raise ConnectionLost("the next hop spoke without being asked")
+            raise ConnectionLost("the next hop sent an unsolicited reply")
         self._stream.write(data)
 
     async def _last_reply(self, positive: int) -> SmtpReply:
@@ -322,14 +322,14 @@ class NextHopConnection:
             reply = await self._stream.reply()
         except ConnectionLost as error:
             if self._timed_out:
-                raise RelayUnavailable("no reply of the next hop in time") from error
+                raise RelayUnavailable("the next hop did not reply in time") from error
             raise
         except MalformedReply as error:
-            raise RelayUnavailable(f"no usable reply of the next hop: {error}") from error
+            raise RelayUnavailable(f"the next hop's reply is not usable: {error}") from error
         finally:
             self._deadline = math.inf
         if reply.code // 100 not in (positive, 4, 5):
-            raise RelayUnavailable(f"the next hop answered out of turn: {reply}")
+            raise RelayUnavailable(f"the next hop replied out of turn: {reply}")
         if reply.code == 421:  # the server closes the connection after it, RFC 5321 3.8
             self.drop()
         return reply
@@ -452,9 +452,9 @@ async def open_connection(
             connection.drop()
             raise
     except NotOpened as error:
-        raise NotOpened(f"no way to {server}: {error}", error.problem) from error
+        raise NotOpened(f"cannot connect to {server}: {error}", error.problem) from error
     except (RelayUnavailable, OSError) as error:
-        raise NotOpened(f"no way to {server}: {error}") from error
+        raise NotOpened(f"cannot connect to {server}: {error}") from error
     return connection, frozenset(extensions)
 
 
@@ -520,7 +520,7 @@ async def _encrypt(connection: NextHopConnection, tls: RelayTls, context: ssl.SS
             f"its certificate is refused: {error.verify_message}", "has no valid certificate"
         ) from error
     except OSError as error:
-        raise NotOpened(f"TLS fails: {error}", "cannot begin TLS") from error
+        raise NotOpened(f"TLS failed: {error}", "TLS failed") from error
 
 
 async def _log_in(connection: NextHopConnection, login: RelayLogin, mechanisms: tuple[str, ...]) -> None:
@@ -531,7 +531,7 @@ async def _log_in(connection: NextHopConnection, login: RelayLogin, mechanisms: 
         try:
             reply = await connection.command(line, positive=2 if number == len(lines) else 3)
         except RelayUnavailable:
-            raise NotOpened("it gives no usable answer to the login", "refuses the login") from None
+            raise NotOpened("its reply to the login is not usable", "refuses the login") from None
         if reply.code >= 400:
             raise NotOpened(f"the login is refused with a {reply.code}", "refuses the login")
 
@@ -583,7 +583,7 @@ class ConnectionPool:
             else:
                 await self._slots.acquire()  # at once
         except TimeoutError as error:
-            raise RelayUnavailable("all connections to the next hop are in use") from error
+            raise RelayUnavailable("all connections to the next hop are busy") from error
         try:
             return self._idle_connection() or await self.open()
         except BaseException:
@@ -633,7 +633,7 @@ class ConnectionPool:
                     self.server, await self._context(), self.relay.reply_timeout_seconds
                 )
         except TimeoutError as error:
-            raise NotOpened(f"no way to {self.server}: no answer in time") from error
+            raise NotOpened(f"cannot connect to {self.server}: timed out") from error
         return connection
 
     async def _context(self) -> SSLContext | None:
@@ -797,7 +797,7 @@ class SmtpTransaction:
         for line in self._accepted_commands:
             reply = await connection.command(line)
             if not reply.accepted:
-                raise RelayUnavailable(f"the next hop took back what it had agreed to: {reply}")
+                raise RelayUnavailable(f"the next hop withdrew an earlier reply: {reply}")
 
 
 async def dot_stuffed_pieces(content: bytes, fields: bytes) -> list[bytes | memoryview]:

@@ -177,8 +177,8 @@ def valid_until(certificate: bytes) -> datetime:
 AWAY = problem(
     "next_hop",
     "No mail can leave to the next hop {name}: {problem}.",
-    "Start the server that relay.next_hop names, set relay.tls and the login as it asks, or make room in the "
-    "Maildir; mail waits until then. The log of the daemon says more.",
+    "Start the server in relay.next_hop, correct relay.tls and the login, or free disk space for the Maildir. "
+    "Until then mail is deferred. The log of the daemon says more.",
 )
 READY = ok("next_hop", "The next hop {name} takes mail.")
 LOGIN_AWAY = problem(

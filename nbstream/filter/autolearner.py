@@ -133,12 +133,12 @@ class Autolearner(FilterObserver):
         try:
             outcome = await self._learn(check, label)
             if not self._is_working:
-                _log.info("what checks are sure of is learned again")
+                _log.info("automatic learning resumes")
             self._is_working = True
         except NbstreamError as error:
             outcome = "failed"
             if self._is_working:  # once, not for each message of an outage
-                _log.warning("what checks are sure of is not learned now: %s", error)
+                _log.warning("automatic learning is suspended: %s", error)
             self._is_working = False
         self._report_outcome(label, outcome)
         return outcome

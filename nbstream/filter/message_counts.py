@@ -154,8 +154,8 @@ def check_room(counts: MessageCounts) -> None:
     )
     if largest > MAX_COUNT:
         raise CountsFull(
-            "the counts are as large as they can be, nothing more can be learned, and mail is scored as before: "
-            "set model.name to a new name and teach that model"
+            "the counts have reached their limit: training is disabled, scoring continues; set model.name to a "
+            "new name and train that model"
         )
 
 

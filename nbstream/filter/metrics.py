@@ -43,20 +43,20 @@ class FilterMetrics(FilterObserver):
         registry.refresh_by(self._count_waiting)
         self._feedback = Counter(
             "nbstream_feedback",
-            "Messages sent as feedback, by source, label and outcome: learned, relearned, reinforced, already, "
+            "Feedback messages, by source, label and outcome: learned, relearned, reinforced, already, "
             "unlearned, unknown, refused, failed.",
             ["source", "label", "outcome"],
             registry=registry.counts,
         )
         self._disagreement = Counter(
             "nbstream_feedback_disagreement",
-            "Feedback whose label was not the verdict before it was learned.",
+            "Feedback whose label differed from the verdict.",
             ["verdict", "label"],
             registry=registry.counts,
         )
         self._check_seconds = Histogram(
             "nbstream_check_seconds",
-            "Seconds of each stage of a check: wait (behind other checks, or for a thread), tokenize, score.",
+            "Seconds spent in each stage of a check: wait (for other checks or a thread), tokenize, score.",
             ["stage"],
             buckets=_STAGE_BUCKETS,
             registry=registry.counts,
@@ -69,7 +69,7 @@ class FilterMetrics(FilterObserver):
         )
         self._store_refusals = Counter(
             "nbstream_redis_refused",
-            "Feedback that Redis refused to write: out of memory, or its disk is full.",
+            "Feedback that Redis refused to store: out of memory, or its disk is full.",
             registry=registry.counts,
         )
         self._autolearned = Counter(
@@ -83,21 +83,21 @@ class FilterMetrics(FilterObserver):
         )
         self._kinds = Counter(
             "nbstream_kinds",
-            "Checked messages that are not spam, by their most probable kind; none while too little is learned. "
+            "Checked messages other than spam, by their most probable kind; none until enough has been learned. "
             "Only with kinds in model.classes.",
             ["kind"],
             registry=registry.counts,
         )
         self._own_model_checks = Counter(
             "nbstream_own_model_checks",
-            "Checks in which an own model had a say (used), or was not loaded in time (unavailable). Only with "
-            "models.",
+            "Checks that used an own model (used), or for which it was not loaded in time (unavailable). Only "
+            "with own_models.",
             ["use"],
             registry=registry.counts,
         )
         self._discounted = Counter(
             "nbstream_checks_discounted",
-            "Checked messages that would be spam, were they not unlike learned spam.",
+            "Checked messages that were not called spam because they are unlike learned spam.",
             registry=registry.counts,
         )
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
@@ -164,44 +164,43 @@ class ModelGauges:
         self._primary = primary
         self._filter_policy = policy
         self._messages = StateGauge(
-            registry, "nbstream_model_messages", "Messages learned and not taken back, by class.", ["class"]
+            registry, "nbstream_model_messages", "Messages learned and not unlearned, by class.", ["class"]
         )
         self._tokens = StateGauge(registry, "nbstream_model_tokens", "Distinct tokens in the vocabulary.")
         self._messages_needed = StateGauge(
             registry,
             "nbstream_model_messages_needed",
-            "Messages that the model must have learned before it decides, by class.",
+            "Messages that must be learned before the model decides, by class.",
             ["class"],
         )
         self._lag = Gauge(
             "nbstream_mirror_lag_seconds",
-            "Seconds since the counts in memory were last known to equal Redis.",
+            "Seconds since the counts in memory were last known to match Redis.",
             registry=registry.counts,
             multiprocess_mode="livemax",
         )
         self._redis_up = Gauge(
             "nbstream_redis_up",
-            "1 while the change stream is followed and the server is a primary, not a replica.",
+            "1 while the change stream is followed and the server is a primary.",
             registry=registry.counts,
             multiprocess_mode="livemin",
         )
         self._threshold = StateGauge(
             registry,
             "nbstream_threshold",
-            "P(spam) from which a verdict holds, by the name of the threshold: unsure, spam, reject; infinite for "
-            "never.",
+            "P(spam) from which a verdict applies, by threshold: unsure, spam, reject; infinite for never.",
             ["name"],
         )
         self._budget_guaranteed = StateGauge(
             registry,
             "nbstream_budget_guaranteed",
-            "1 while this false-positive rate is guaranteed.",
+            "1 while this false-positive rate is guaranteed, otherwise 0.",
             ["rate"],
         )
         self._budget_needed = StateGauge(
             registry,
             "nbstream_budget_ham_needed",
-            "Ham messages still to be labelled before this false-positive rate can be guaranteed.",
+            "Ham messages that must still be labelled before this false-positive rate can be guaranteed.",
             ["rate"],
         )
         self._prequential_scores = PrequentialScoreGauges(registry)
@@ -238,13 +237,13 @@ class AutolearnGauges:
         self._messages = StateGauge(
             registry,
             "nbstream_autolearn_messages",
-            "Messages learned without people, by class. Only with autolearn.",
+            "Messages learned automatically, by class. Only with autolearn.",
             ["class"],
         )
         self._tokens = StateGauge(
             registry,
             "nbstream_autolearn_tokens",
-            "Distinct tokens of the messages learned without people. Only with autolearn.",
+            "Distinct tokens of the messages learned automatically. Only with autolearn.",
         )
         registry.refresh_by(self._refresh)
 
@@ -270,14 +269,13 @@ class PrequentialScoreGauges:
         self._messages = StateGauge(
             registry,
             "nbstream_calibration_messages",
-            "Labelled messages, by class and by the P(spam) that they had before; bin 0.9-0.95 is 0.9 <= P < "
-            "0.95.",
+            "Labelled messages, by class and by their prequential P(spam); bin 0.9-0.95 is 0.9 <= P < 0.95.",
             ["class", "bin"],
         )
         self._expected_spam = StateGauge(
             registry,
             "nbstream_calibration_expected_spam",
-            "How many of the labelled messages of a bin should be spam: the sum of their P(spam).",
+            "Expected number of spam among the labelled messages of a bin: the sum of their P(spam).",
             ["bin"],
         )
 

@@ -115,7 +115,7 @@ class BackgroundTasks:
             is_expected = isinstance(error, NbstreamError | OSError)
             _log.log(
                 logging.WARNING if is_expected else logging.ERROR,
-                "the background work %r fails, and is tried again: %s",
+                "the background work %r failed and will be retried: %s",
                 name,
                 error,
                 exc_info=not is_expected,
@@ -125,4 +125,4 @@ class BackgroundTasks:
 
     def _note_success(self, name: str) -> None:
         if self._failed_at.pop(name, None):
-            _log.info("the background work %r does well again", name)
+            _log.info("the background work %r works again", name)

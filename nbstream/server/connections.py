@@ -254,7 +254,7 @@ class Connections:
             async with asyncio.timeout(seconds):
                 await self.wait_closed()
         except TimeoutError:
-            _log.warning("%s: work under way did not finish in %g s", self._name, seconds)
+            _log.warning("%s: work was still running after %g s", self._name, seconds)
         await self.abort()
 
     async def abort(self) -> None:

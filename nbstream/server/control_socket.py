@@ -112,13 +112,13 @@ def ask_daemon(state_dir: Path, word: str, seconds: float) -> dict[str, Any]:
         with connection.makefile("rb") as lines:
             line = lines.readline(_MAX_ANSWER_BYTES)
     if not line.endswith(b"\n"):
-        raise ConnectionResetError("the daemon closed the connection without an answer")
+        raise ConnectionResetError("the daemon closed the connection without answering")
     try:
         answer = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ConnectionAbortedError("the daemon gave an answer that cannot be read") from error
+        raise ConnectionAbortedError("the daemon's answer cannot be read") from error
     if not isinstance(answer, dict):
-        raise ConnectionAbortedError("the daemon gave an answer of another form")
+        raise ConnectionAbortedError("the daemon's answer has an unknown form")
     return answer
 
 

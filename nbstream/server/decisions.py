@@ -242,7 +242,7 @@ class Decider:
         elif header_policy.observes:
             observed = decided
         elif action != decided:
-            _log.warning("the action %s cannot be carried out here: a message passes", decided.kind)
+            _log.warning("the action %s is not possible here: a message was passed", decided.kind)
         is_redirected = action.kind is ActionKind.REDIRECT and len(group.recipients) == 1
         redirected_from = group.recipients[0].address if is_redirected else ""
         edits = header_policy.edits(group_check, treatment, redirected_from)

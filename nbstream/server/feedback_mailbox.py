@@ -227,7 +227,7 @@ class FeedbackMailbox:
         """Report feedback from a client that may not teach, and return the reply to it."""
         self._observer.feedback_refused(label, source)
         _log.warning(
-            "feedback refused: its sender is not in feedback.allow_from", extra=event_fields(peer=str(peer))
+            "feedback refused: the client is not in feedback.allow_from", extra=event_fields(peer=str(peer))
         )
         return _NOT_ALLOWED_REPLY
 

@@ -262,7 +262,7 @@ class MessageHandler:
         except REQUEST_ERRORS as error:
             # The store itself says once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
-            _log.log(level, "%s: feedback not taken: %s", self._listener_name, error)
+            _log.log(level, "%s: feedback refused: %s", self._listener_name, error)
             raise
 
     async def try_learn(

@@ -37,35 +37,34 @@ class DeliveryMetrics:
         self.filter_metrics = filter_metrics
         self._messages = Counter(
             "nbstream_messages",
-            "Messages checked and answered, by listener and verdict; the verdict is none where the check failed, "
-            "and canary for a message of nbstream doctor.",
+            "Messages checked and answered, by listener and verdict; the verdict is none if the check failed, "
+            "and canary for a message from nbstream doctor.",
             ["listener", "verdict"],
             registry=registry.counts,
         )
         self._connections = Counter(
             "nbstream_connections",
-            "Connections by listener and outcome: accepted, or refused (the listener is full, or closes). The "
-            "metrics listener is left out.",
+            "Connections by listener and outcome: accepted, or refused (the listener is full or shutting down). "
+            "The metrics listener is not counted.",
             ["listener", "outcome"],
             registry=registry.counts,
         )
         self._open_connections = Gauge(
             "nbstream_connections_open",
-            "Connections that are open now, by listener. The metrics listener is left out.",
+            "Open connections, by listener. The metrics listener is not counted.",
             ["listener"],
             registry=registry.counts,
             multiprocess_mode="livesum",
         )
         self._actions = Counter(
             "nbstream_actions",
-            "Decisions about messages by action; a message to recipients with different actions counts for each "
-            "of them.",
+            "Decisions by action; a message to recipients with different actions counts once for each action.",
             ["action"],
             registry=registry.counts,
         )
         self._failures = Counter(
             "nbstream_filter_failures",
-            "Checks that failed, by reason: store (no counts are loaded), error (a fault).",
+            "Failed checks, by reason: store (no counts are loaded), error (an internal error).",
             ["reason"],
             registry=registry.counts,
         )
@@ -77,45 +76,46 @@ class DeliveryMetrics:
         )
         self._observed = Counter(
             "nbstream_observed_actions",
-            "Actions that would have been taken; headers.mode is observe, and everything passes.",
+            "Actions that would have been taken if headers.mode were not observe.",
             ["action"],
             registry=registry.counts,
         )
         self._list_decisions = Counter(
             "nbstream_list_decisions",
-            "Messages whose sender is on a sender list, by kind: allow, block, allow-unproved (nothing proved the "
-            "sender, and nothing was changed); and by owner: site, user. A message counts once for each of these.",
+            "Messages whose sender is on a sender list, by kind: allow, block, allow-unproved (the sender was "
+            "not authenticated, so the entry had no effect); and by owner: site, user. A message counts once for "
+            "each combination.",
             ["kind", "owner"],
             registry=registry.counts,
         )
         self._relay_replies = Counter(
             "nbstream_relay_replies",
-            "Replies of the next hop to messages, by code; none where it went away.",
+            "The next hop's replies to messages, by code; none if it disconnected.",
             ["code"],
             registry=registry.counts,
         )
         self._quarantined = Gauge(
             "nbstream_quarantine_messages",
-            "Messages in the quarantine, counted once a minute.",
+            "Messages in the quarantine, updated once a minute.",
             registry=registry.counts,
             multiprocess_mode="mostrecent",  # one process counts them, and its figure outlives it
         )
         self._expired = Counter(
             "nbstream_quarantine_expired",
-            "Messages removed from the quarantine after quarantine.days.",
+            "Messages that expired from the quarantine (quarantine.days).",
             registry=registry.counts,
         )
         self._quarantine_bytes = Gauge(
             "nbstream_quarantine_bytes",
-            "Bytes of the quarantine, counted once a minute: of all messages (all), and of those that wait for "
-            "the user who has most (largest_user). See quarantine.max_bytes and max_user_bytes.",
+            "Bytes in the quarantine, updated once a minute: all messages (all), and those of the user with most "
+            "(largest_user). See quarantine.max_bytes and max_user_bytes.",
             ["of"],
             registry=registry.counts,
             multiprocess_mode="mostrecent",
         )
         self._quarantine_full = Counter(
             "nbstream_quarantine_full",
-            "Messages put off because the quarantine had no room for them, in all or for one of their users.",
+            "Messages deferred because the quarantine was full, in total or for a user.",
             registry=registry.counts,
         )
         for reason in ("store", "error"):

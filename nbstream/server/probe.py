@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 WRONG_ANSWER = problem(
     "listener.{name}",
-    "listeners.{name} at {address} gives a wrong answer to {request}: {answer}.",
-    "See whether another program listens at that address, and what the log of the daemon says.",
+    "listeners.{name} at {address} gave an unexpected answer to {request}: {answer}.",
+    "Check whether another program listens at that address, and the daemon's log.",
 )
 BUSY = warning(
     "listener.{name}",
-    "listeners.{name} at {address} puts clients off: {answer}.",
-    "Raise limits.max_connections, or see which client keeps so many connections open.",
+    "listeners.{name} at {address} turns clients away: {answer}.",
+    "Raise limits.max_connections, or find out which client keeps so many connections open.",
 )
 WORKS = ok("listener.{name}", "listeners.{name} at {address} answers to {request}.")
 _MAX_ANSWER_BYTES = 1 << 16

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nbstream.policy.header import HeaderPolicy, MessageReader
 
 
-IN_DOUBT_TEXT = "may have been delivered: a release ended before the next hop's answer"
+IN_DOUBT_TEXT = "may have been delivered: an earlier release ended before the next hop replied"
 
 
 async def release_message(
@@ -147,7 +147,7 @@ class QuarantineReleaser:
             note, content = await asyncio.to_thread(quarantine.read_message, entry)
             wanted = [path for path in dict.fromkeys(note.envelope.recipients) if is_for(path.address)]
             if not wanted:
-                raise NotReleased("does not wait for this recipient")
+                raise NotReleased("is not quarantined for this recipient")
             message = await asyncio.to_thread(self.message_reader.read_incoming, content)
             lesson = await self.learn_ham(message)
             edited = await asyncio.to_thread(self._edit, content, note.id, lesson.after)

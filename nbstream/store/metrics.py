@@ -18,8 +18,8 @@ class StoreMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._failovers = Counter(
             "nbstream_redis_failovers",
-            "Times that all connections to Redis were dropped, by reason: other_server (a new connection reached "
-            "another server, or the same one after a restart), or what a reply said: readonly, moved, ask, "
+            "How often all connections to Redis were dropped, by reason: other_server (a new connection reached "
+            "another server, or the same one after a restart), or the error in a reply: readonly, moved, ask, "
             "tryagain, clusterdown, masterdown, loading, noauth, unblocked, noreplicas.",
             ["reason"],
             registry=registry.counts,
@@ -28,12 +28,12 @@ class StoreMetrics:
             self._failovers.labels(reason)
         self._evicted = Counter(
             "nbstream_tokens_evicted",
-            "Tokens forgotten to stay within model.max_tokens.",
+            "Tokens evicted to stay within model.max_tokens.",
             registry=registry.counts,
         )
         self._not_remembered = Counter(
             "nbstream_memory_dropped",
-            "Checked messages that are not remembered: Redis was away or too slow.",
+            "Checked messages that were not remembered because Redis was unavailable or too slow.",
             registry=registry.counts,
         )
 

@@ -110,7 +110,7 @@ async def test_hashes_under_another_key_are_left_out_and_said_once(
         await other.load()
 
     assert knows_of(other) == (0, 0)
-    assert caplog.text.count("each machine needs the same key") == 1
+    assert caplog.text.count("every machine needs the same key") == 1
 
 
 async def test_while_redis_is_away_the_last_copy_holds_and_nobody_waits(own_redis: RedisServer) -> None:

@@ -103,7 +103,7 @@ def test_a_fault_while_applying_changes_nothing_and_the_next_reload_works(file: 
     file.write_text("verdict: {spam: 0.8}\n")
     server.fault = RuntimeError("broken")
 
-    assert reload(reloader).problems == ("a fault in nbstream; the log has it",)
+    assert reload(reloader).problems == ("an internal error; see the log",)
     assert reloader.settings.verdict.spam == 0.9
 
     server.fault = None

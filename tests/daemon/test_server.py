@@ -85,7 +85,7 @@ async def test_a_drain_that_fails_is_logged_and_all_else_is_drained_and_closed(
 
     assert drained == ["first", "second", "last"]
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert record.getMessage() == "the listener first was not drained: a fault of the first"
+    assert record.getMessage() == "cannot drain the listener first: a fault of the first"
     assert record.exc_info
     assert asyncio.all_tasks() == tasks_before
 

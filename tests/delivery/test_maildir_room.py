@@ -99,7 +99,7 @@ async def test_a_file_system_that_does_not_answer_is_asked_once(
 
     problems = await asyncio.gather(*(room.problem() for _ in range(20)))
 
-    assert problems == ["the file system does not answer"] * 20
+    assert problems == ["the file system does not respond"] * 20
     assert calls == [1]
     answer.set()
     monkeypatch.setattr(maildir_module, "_ANSWER_SECONDS", 20)

@@ -161,7 +161,7 @@ async def test_only_verify_asks_for_a_good_certificate(
 async def test_tls_that_fails_is_not_replaced_by_plain_text(mode: TlsLevel, site: Site) -> None:
     server = await site.play(STARTTLS + "S: 220 2.0.0 Ready\nC: some\nS: this is no TLS\n" + GONE)
 
-    assert await site.next_hop(server, mode).problem() == "cannot begin TLS"
+    assert await site.next_hop(server, mode).problem() == "TLS failed"
     await server.played()
     assert b"EHLO" not in server.last_words
     assert b"NOOP" not in server.last_words

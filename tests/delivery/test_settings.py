@@ -66,7 +66,7 @@ REFUSALS = {
         "relay.tls: found true, must be off, may, encrypt or verify",
     ),
     "a list": ("next_hop: smtp://mx:25, tls: [may]", "relay.tls: found a list, must be off, may, "),
-    "Maildir": ("tls: may", "relay.tls: found 'may', must be off: relay.next_hop is no server at HOST:PORT"),
+    "Maildir": ("tls: may", "relay.tls: found 'may', must be off: relay.next_hop is not a server at HOST:PORT"),
     "unix": ("next_hop: 'lmtp:unix:/x', tls: verify", "relay.tls: found 'verify', must be off: "),
     "smtps in plain text": (
         "next_hop: smtps://mx:465",

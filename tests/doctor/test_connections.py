@@ -172,10 +172,10 @@ async def test_what_a_daemon_says_of_itself_is_passed_on(tmp_path: Path) -> None
     [
         ("redis", "not followed, counts are 12 s old; feedback is deferred", health.NOT_FOLLOWED),
         ("redis", "not followed, no counts are loaded; feedback is deferred", health.NOT_LOADED),
-        ("redis", "only a replica is reached; feedback is deferred", health.ONLY_REPLICA),
+        ("redis", "only a replica is reachable; feedback is deferred", health.ONLY_REPLICA),
         ("redis", "writes are refused; feedback is deferred", health.WRITES_REFUSED),
         ("next_hop", "cannot be reached", health.NEXT_HOP_AWAY),
-        ("quarantine", "no space is left for mail", health.QUARANTINE_AWAY),
+        ("quarantine", "no space left for mail", health.QUARANTINE_AWAY),
         ("smtp", "draining", health.DRAINING),
     ],
 )

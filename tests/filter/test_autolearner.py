@@ -232,6 +232,6 @@ async def test_while_redis_is_away_candidates_are_dropped_and_autolearning_resum
         await asyncio.gather(running, return_exceptions=True)
         await client.aclose()
 
-    said = [record.message for record in caplog.records if "is learned again" in record.message]
-    lost = [record for record in caplog.records if "is not learned now" in record.message]
+    said = [record.message for record in caplog.records if "automatic learning resumes" in record.message]
+    lost = [record for record in caplog.records if "automatic learning is suspended" in record.message]
     assert (len(said), len(lost)) == (1, 1)

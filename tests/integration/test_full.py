@@ -61,7 +61,7 @@ def test_a_redis_out_of_memory_defers_feedback_and_nothing_else(tmp_path: Path, 
         assert json.loads(daemon.get("/readyz")[1]) == {"ready": True, "degraded": degraded}
         assert told(daemon, "mirror: ") == []
         assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
-        assert len(told(daemon, "nothing can be learned, mail is scored as before: ")) == 1
+        assert len(told(daemon, "training is disabled, scoring continues: ")) == 1
         assert len(told(daemon, "checked messages are not remembered now: ")) == 1
         assert command("learn", "spam", "-c", config, "-", input=letter(2).decode()).returncode == 75
         assert command("check", "-c", config, "-", input=letter(1).decode()).returncode == 0
@@ -79,7 +79,7 @@ def test_a_redis_out_of_memory_defers_feedback_and_nothing_else(tmp_path: Path, 
         assert " already learned as spam" in send(daemon, letter(1), FEEDBACK)
         assert daemon.metric(KNOWN) == 2
         assert daemon.metric(LEARNED) == 2
-        assert len(told(daemon, "Redis takes what is learned again")) == 1
+        assert len(told(daemon, "training is enabled again")) == 1
 
 
 @pytest.fixture

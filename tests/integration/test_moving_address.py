@@ -78,7 +78,7 @@ async def test_the_move_is_counted_and_readiness_tells_while_writes_fail(
             # Demoted, but the address does not move yet. Nobody teaches: the daemon sees it all the same.
             await address.pair.promote()
             await address.pair.demote()
-            await until(lambda: has_problem(daemon, "only a replica is reached; feedback is deferred"))
+            await until(lambda: has_problem(daemon, "only a replica is reachable; feedback is deferred"))
             assert await asyncio.to_thread(daemon.metric, "nbstream_redis_up") == 0
             assert (await teach(daemon, 1)).startswith("451 4.3.0 ")
             assert await asyncio.to_thread(daemon.metric, "nbstream_redis_refused_total") == 1

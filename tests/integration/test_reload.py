@@ -133,7 +133,7 @@ def test_a_file_with_an_error_anywhere_changes_nothing_and_the_log_says_which(
     assert daemon.metric(f'nbstream_policy_info{{hash="{policy}"}}') == 1
     assert daemon.metric(APPLIED) == 0
     why = f"{file.path}:8: memory.hours: found 0, must be at least 1"
-    assert f"reload refused, nothing is changed: {why}" in events(daemon, "error")
+    assert f"reload refused, nothing was changed: {why}" in events(daemon, "error")
 
 
 def test_a_bad_file_is_refused_before_the_daemon_is_asked(daemon: DaemonProcess, file: File) -> None:

@@ -41,8 +41,8 @@ def test_a_killed_worker_is_replaced_and_what_it_counted_stays(site: Site) -> No
         assert total(daemon, MESSAGES) == 2 * MANY
         assert total(daemon, RESTARTS) == 2
         assert total(daemon, "nbstream_build_info") == 1
-        (first, _) = [event for event in daemon.events if "another one is started" in str(event["event"])]
-        assert first["event"] == "worker was ended by SIGKILL; another one is started"
+        (first, _) = [event for event in daemon.events if "starting another one" in str(event["event"])]
+        assert first["event"] == "worker was killed by SIGKILL; starting another one"
 
 
 @pytest.mark.soak
@@ -106,7 +106,7 @@ if any("nbstream.daemon.worker" in word for word in sys.orig_argv):
 
 @pytest.mark.parametrize(
     ("end", "why"),
-    [("os._exit(7)", "ended with exit code 7"), ("os.kill(os.getpid(), signal.SIGSEGV)", "was ended by SIGSEGV")],
+    [("os._exit(7)", "exited with code 7"), ("os.kill(os.getpid(), signal.SIGSEGV)", "was killed by SIGSEGV")],
 )
 def test_a_daemon_none_of_whose_workers_gets_ready_ends(site: Site, tmp_path: Path, end: str, why: str) -> None:
     """The exit code says so, as with one process, and the service manager may start the daemon again."""
@@ -116,8 +116,8 @@ def test_a_daemon_none_of_whose_workers_gets_ready_ends(site: Site, tmp_path: Pa
     result = command("serve", "-c", site.file, env={**os.environ, "PYTHONPATH": path})
 
     assert result.returncode == 75
-    assert f"nbstream: no worker gets ready: the first to end {why}\n" in result.stderr
-    assert "another one is started" not in result.stderr
+    assert f"nbstream: no worker became ready: the first {why}\n" in result.stderr
+    assert "starting another one" not in result.stderr
 
 
 def test_sigterm_drains_all(site: Site) -> None:

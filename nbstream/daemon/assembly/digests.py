@@ -1,4 +1,4 @@
-"""The digests of held mail, from settings."""
+"""The digests of quarantined mail, from settings."""
 
 from __future__ import annotations
 

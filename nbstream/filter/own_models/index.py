@@ -329,7 +329,7 @@ class OwnModelIndex:
         """Remove the models that nobody has used for ``days``."""
         count = await self.remove_idle(time.time() - _DAY_SECONDS * days)
         if count:
-            _log.info("removed %d own models that were not used for %d days", count, days)
+            _log.info("removed %d own models that had not been used for %d days", count, days)
 
     async def _describe(self, found: list[tuple[str, float]]) -> list[ListedModel]:
         with store_errors():

@@ -18,19 +18,19 @@ class OwnModelMetrics:
         self._models = models
         self._cached = Gauge(
             "nbstream_own_models",
-            "Own models in the memory of a process.",
+            "Own models in a process's memory.",
             registry=registry.counts,
             multiprocess_mode="livemax",
         )
         self._bytes = Gauge(
             "nbstream_own_models_bytes",
-            "About how much memory the own models of a process take, 256 MiB at most.",
+            "Approximate memory of a process's own models, at most 256 MiB.",
             registry=registry.counts,
             multiprocess_mode="livemax",
         )
         self._loads = Counter(
             "nbstream_own_models_loads",
-            "Own models that a process has loaded from Redis.",
+            "Own models loaded from Redis by a process.",
             registry=registry.counts,
         )
         self._counted_loads = 0

@@ -278,7 +278,7 @@ class OwnModels:
                     if loaded.position < bucket.position:  # the bucket went on meanwhile
                         await replay(model, loaded)
             except RescanNeeded as error:
-                raise StoreUnavailable("the own model was changed while it was loaded: try again") from error
+                raise StoreUnavailable("the own model changed while it was being loaded: try again") from error
             guard.check()
             self.loads += 1
             counts = OwnCounts(model, loaded)
@@ -335,7 +335,7 @@ class OwnModels:
             with store_errors():
                 await self._client.zadd(self._index, dict.fromkeys(due, time.time()), xx=True)
         except StoreUnavailable as error:
-            _log.debug("the use of own models is not noted: %s", error)
+            _log.debug("cannot record the use of own models: %s", error)
             if isinstance(error, StoreNotPrimary) or not isinstance(error, StoreRefuses):
                 return
         for counts in due.values():  # what is stored can be read and followed even where Redis refuses to write

@@ -3,11 +3,9 @@
 A client is Pigeonhole's ``pipe`` with ``sieve_pipe_socket_dir``. It sends a head and the message, and closes its
 side:
 
-    VERSION <tab> script <tab> 4 <tab> 0 <LF>
-    env_USER=ann <LF>           variables of the environment, none or some
-    - <LF>                      "noreply" instead: the client does not wait for the answer; or "alarm=" and seconds
-    argument <LF>               the arguments of ``pipe``, none or some
-    <LF>
+VERSION <tab> script <tab> 4 <tab> 0 <LF> env_USER=ann <LF> variables of the environment, none or some
+- <LF> "noreply" instead: the client did not wait for the answer; or "alarm=" and seconds argument <LF> the
+  arguments of ``pipe``, none or some <LF>
 
 Values are escaped as Dovecot does it: the byte 1 and a character stand for a tab, a line end, NUL or the byte 1.
 The answer is ``+`` or ``-`` and a line feed; then the connection is closed. Version 4.0 is that of Dovecot 2.3 and
@@ -120,7 +118,7 @@ class ScriptParser:
         """Read the lines of the head; return whether they are those of a request."""
         version, *rest = lines
         if not _VERSION.fullmatch(version):
-            self.refuse("it does not begin like version 3 or 4 of Dovecot's script protocol")
+            self.refuse("it does not begin like Dovecot's script protocol, version 3 or 4")
             return False
         while rest and rest[0].startswith(b"env_"):
             name, _, value = _unescape(rest.pop(0)).partition(b"=")
@@ -129,7 +127,7 @@ class ScriptParser:
         option = rest.pop(0) if rest else b""
         if option != b"-" and not _ALARM.fullmatch(option):
             self.refuse(
-                "the client does not wait for the answer" if option == b"noreply" else "the head cannot be read"
+                "the client did not wait for the answer" if option == b"noreply" else "the head cannot be read"
             )
             return False
         self._arguments = tuple(_unescape(argument).decode("utf-8", "replace") for argument in rest)

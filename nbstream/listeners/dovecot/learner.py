@@ -113,7 +113,7 @@ class SpoolLearner:
             await self._spool.set_aside(entry)
             self._observer.set_aside()
             fields = event_fields(listener="dovecot", label=entry.message.label, actor=entry.message.actor)
-            _log.error("a message of the spool was set aside: it cannot be learned", extra=fields)
+            _log.error("a spooled message cannot be learned and was set aside", extra=fields)
             return False
         try:
             await self._learn(entry)
@@ -136,7 +136,7 @@ class SpoolLearner:
         self._observer.learned_from_spool(max(0.0, time.time() - entry.message.received_at))
         if self._is_failing:
             self._is_failing = False
-            _log.info("messages are learned from the spool again")
+            _log.info("spooled messages are being learned again")
         return True
 
     async def _learn(self, entry: SpoolEntry) -> None:
@@ -161,5 +161,5 @@ class SpoolLearner:
         """Log the first of several failures."""
         if not self._is_failing:
             is_expected = isinstance(error, OSError | StoreUnavailable | CountsFull)
-            _log.warning("messages wait in the spool: %s", error, exc_info=not is_expected)
+            _log.warning("messages are waiting in the spool: %s", error, exc_info=not is_expected)
         self._is_failing = True

@@ -97,7 +97,7 @@ class DovecotListener:
             return
         _, late = await asyncio.wait({self._learning}, timeout=seconds)
         if late:
-            _log.warning("dovecot: learning did not finish in %g s", seconds)
+            _log.warning("dovecot: learning was not finished after %g s", seconds)
             self._learning.cancel()
             await asyncio.wait(late)
 
@@ -112,7 +112,7 @@ class DovecotListener:
         if not self._message_service.may_teach(Peer()):
             problem = "its sender is not allowed to teach"
         elif not self._message_service.runtime.knows_teacher(user_of_actor(actor)):
-            problem = "users have own models, and the address of this one is not known: see own_models.domain"
+            problem = "users have own models, and the address of this user is unknown: see own_models.domain"
         elif label is None:
             problem = "its second argument is neither feedback.spam_address nor feedback.ham_address"
         elif not event.content[:1].strip() and await asyncio.to_thread(is_blank, event.content):
@@ -125,8 +125,8 @@ class DovecotListener:
                 await self._spool.add(SpooledFeedback(label, actor, int(time.time()), event.content))
         except OSError as error:  # also TimeoutError: the disk does not answer
             self._observer.spool_refused()
-            problem = str(error) or "the disk does not answer in time"
-            _log.error("dovecot: a message was not taken: %s", problem, extra=event_fields(actor=actor))
+            problem = str(error) or "the disk did not respond in time"
+            _log.error("dovecot: a message was not accepted: %s", problem, extra=event_fields(actor=actor))
             return REFUSED
         self._observer.spooled()
         self._learner.wake()
@@ -187,7 +187,7 @@ class DovecotConnection(StreamConnection):
             if event is None:
                 return
             if isinstance(event, ScriptRequest) and _has_hung_up(descriptor):
-                event = ScriptRefusal("the client is gone, and may have sent half a message")
+                event = ScriptRefusal("the client is gone and may have sent an incomplete message")
             answer = await self._listener.answer_to(event, user, started)
         finally:
             reservation.release()
@@ -212,7 +212,7 @@ class DovecotConnection(StreamConnection):
             if received > limits.max_discarded_bytes + _READ_BYTES:
                 raise ConnectionAbortedError
             if not parser.is_refused and not reservation.add(len(data)):
-                parser.refuse("there is too much mail at once")
+                parser.refuse("too much mail at once")
             if not parser.is_refused:
                 parser.feed(data)
             if parser.is_refused:

@@ -21,8 +21,8 @@ class SpoolMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._messages = Counter(
             "nbstream_spool_messages",
-            "Messages of the spool, by outcome: spooled, refused (full, or the disk fails), learned, failed (set "
-            "aside). Only with listeners.dovecot.",
+            "Spooled messages, by outcome: spooled, refused (the spool is full or the disk fails), learned, "
+            "failed (set aside). Only with listeners.dovecot.",
             ["outcome"],
             registry=registry.counts,
         )
@@ -30,23 +30,23 @@ class SpoolMetrics:
             self._messages.labels(outcome)
         self._delay = Histogram(
             "nbstream_spool_delay_seconds",
-            "Seconds from the moment a message was spooled until it was learned. Only with listeners.dovecot.",
+            "Seconds between spooling a message and learning it. Only with listeners.dovecot.",
             registry=registry.counts,
             buckets=_SECONDS,
         )
         self._waiting = self._gauge(
-            registry, "waiting", "Messages that wait in the spool. Only with listeners.dovecot."
+            registry, "waiting", "Messages waiting in the spool. Only with listeners.dovecot."
         )
         self._oldest = self._gauge(
             registry,
             "oldest_seconds",
-            "For how long the first message of the spool waits, 0 where none does. Only with listeners.dovecot.",
+            "Seconds that the oldest spooled message has been waiting; 0 if there is none. Only with "
+            "listeners.dovecot.",
         )
         self._failed = self._gauge(
             registry,
             "failed",
-            "Messages that were set aside because they could not be learned, and are still there. Only with "
-            "listeners.dovecot.",
+            "Messages set aside because they could not be learned. Only with listeners.dovecot.",
         )
 
     @staticmethod

@@ -103,7 +103,7 @@ def _insert(message: SpooledFeedback, max_bytes: int, database: sqlite3.Connecti
     number = database.execute(query, (message.label, message.actor, message.received_at)).lastrowid
     database.execute("INSERT INTO spooled_content VALUES (?, ?)", (number, message.content))
     if (used := used_bytes(database)) > max_bytes:
-        raise OSError(errno.ENOSPC, f"the spool is full, with this message it had {used} bytes")
+        raise OSError(errno.ENOSPC, f"the spool is full: with this message it would have {used} bytes")
 
 
 def _take(learned: SpoolEntry | None, database: sqlite3.Connection) -> SpoolEntry | None:

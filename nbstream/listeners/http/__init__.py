@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 DEGRADED = warning(
     "listener.{name}",
-    "The daemon says that {part} is degraded: {text}.",
-    "{remedy} All comes back by itself when the part does.",
+    "The daemon reports that {part} is degraded: {text}.",
+    "{remedy} The daemon recovers by itself.",
     repeats=("{part}",),
 )
 NOT_READY = problem(
     "listener.{name}",
-    "The daemon says that it is not ready for mail (/readyz).",
-    "See what it says is degraded, and its log.",
+    "The daemon reports that it is not ready for mail (/readyz).",
+    "See what it reports as degraded, and its log.",
     repeats=("next_hop", "redis", "model"),
 )
 
-_OTHER_REMEDY = "See the finding about that part."
+_OTHER_REMEDY = "See the finding about that component."
 
 
 async def probe_http(conversation: Conversation, remedy_of: Callable[[str, str], str | None]) -> Sequence[Finding]:

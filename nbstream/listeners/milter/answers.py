@@ -122,7 +122,7 @@ class MilterAnswers:
                 return [RefusalReply(_FEEDBACK_WITHOUT_SENDER)]
             return [await self._learn(await _content_of(message), label, sender, peer)]
         except Exception:  # noqa: BLE001 - a fault in an answer must not lose mail or end the session
-            _log.exception("milter: a message was not answered")
+            _log.exception("milter: a message got no reply")
             return [RefusalReply(TEMPORARY_FAILURE)]
 
     async def _decide(

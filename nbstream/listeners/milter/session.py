@@ -113,7 +113,7 @@ class MilterSession(StreamConnection):
                 self._count_pending_bytes(self._parser.pending_bytes)
                 await asyncio.sleep(0)  # what is here already is read without a wait, and others want to run
         except TimeoutError:
-            _log.info("milter: a mail server was silent for too long, or sent no whole message in time")
+            _log.info("milter: a mail server was idle for too long, or did not send a complete message in time")
             self.writer.transport.abort()
         except ConnectionError:
             _log.info("milter: a mail server went away")

@@ -124,7 +124,7 @@ class RspamdApi:
         unreadable: list[StoreIncompatible] = []
         recent = [message async for message in self._newest_messages(_HISTORY_LENGTH, unreadable.append)]
         if unreadable:
-            _log.warning("http: %d messages are left out of the history: %s", len(unreadable), unreadable[0])
+            _log.warning("http: %d messages are missing from the history: %s", len(unreadable), unreadable[0])
         return json_response(rspamd.history_to_json(recent, thresholds, len(unreadable)))
 
     async def _symbols(self, _: web.BaseRequest) -> web.Response:

@@ -219,7 +219,7 @@ class SmtpConnection(SMTP):
         if min(self._idle_deadline, self.last_deadline) > self.loop.time():
             self._set_timer()
         else:
-            _log.info("%s: a client was silent for too long, or sent no whole message in time", self._name)
+            _log.info("%s: a client was idle for too long, or did not send a complete message in time", self._name)
             self.abort()  # a close would keep the connection of a client that reads nothing
 
     # What the client sends

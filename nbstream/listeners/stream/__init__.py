@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 STREAM_MISSING = problem(
     "listener.stream",
-    "The stream {key} has no consumer group {group}: nobody reads it.",
-    "See in the log of the daemon why the stream listener does not run.",
+    "The stream {key} has no consumer group {group}: nothing reads it.",
+    "The daemon's log says why the stream listener is not running.",
 )
 DEAD_LETTERS = warning(
     "listener.stream",
-    "{count} entries of the stream were given up and lie in {key}.",
-    "Look at them (XRANGE {key} - +), mend what was wrong, and add them to the stream again.",
+    "{count} stream entries were set aside in {key}.",
+    "Inspect them (XRANGE {key} - +), fix the cause, and add them to the stream again.",
 )
-STREAM_READ = ok("listener.stream", "The stream {key} is read; {pending} entries are in hand.")
+STREAM_READ = ok("listener.stream", "The stream {key} is being read; {pending} entries are pending.")
 
 
 class StreamListenerSettings(Section):

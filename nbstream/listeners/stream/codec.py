@@ -21,14 +21,14 @@ MAX_ID_BYTES = 256
 _MAX_ADDRESS_BYTES = 1000
 
 ENTRY_FIELDS = {
-    "raw": "A message, header and body, as it came. Verdict fields of nbstream in it are ignored.",
-    "text": "Instead of `raw`: a text that is no mail. Nothing in it is read as a header field.",
-    "id": f"Any text of at most {MAX_ID_BYTES} bytes, which comes back with the answer. "
-    "Without it the stream id of the entry does.",
-    "label": "`spam` or `ham`: the entry is learned, as feedback is. "
-    "The same text or message with the other label is relearned; with the same label again nothing changes.",
+    "raw": "A message with header and body, as received. nbstream's own fields in it are ignored.",
+    "text": "Instead of `raw`: text other than mail. Nothing in it is read as a header field.",
+    "id": f"Any text of at most {MAX_ID_BYTES} bytes, returned with the answer. Default: the stream id of the "
+    "entry.",
+    "label": "`spam` or `ham`: the entry is learned as feedback. The same text or message with the other label "
+    "is relearned; with the same label nothing changes.",
     "from": f"Who adds the entry, for `nbstream history --actor`; at most {_MAX_ADDRESS_BYTES} bytes.",
-    "to": f"The recipient whose thresholds hold where `recipients` has rules; at most {_MAX_ADDRESS_BYTES} bytes. "
+    "to": f"The recipient whose thresholds apply if `recipients` has rules; at most {_MAX_ADDRESS_BYTES} bytes. "
     "No action is taken.",
 }
 """The fields that an entry may have, with their meaning as Markdown."""
@@ -36,13 +36,13 @@ ENTRY_FIELDS = {
 ANSWER_FIELDS = {
     "entry": "The stream id of the entry, which XADD returned.",
     "id": "The `id` of the entry, or its stream id where it has none.",
-    "verdict": "`ham`, `unsure`, `spam` or `reject`. Of what was learned it is the verdict afterwards.",
+    "verdict": "`ham`, `unsure`, `spam` or `reject`. If the entry was learned: the verdict afterwards.",
     "probability": "P(spam), with six digits.",
     "reason": "Why the verdict was given.",
     "key": "The id of the message for `nbstream explain` and `nbstream learn spam --id`.",
-    "outcome": "Only of an entry with a `label`: `learned`, `relearned` or `already`.",
-    "error": "Why there is no verdict; then `entry` and `id` are the only other fields. "
-    "A label that can never be learned is an error too.",
+    "outcome": "Only for an entry with a `label`: `learned`, `relearned` or `already`.",
+    "error": "Why there is no verdict; `entry` and `id` are then the only other fields. A label that can never "
+    "be learned is an error, too.",
 }
 """The fields that an answer may have, with their meaning as Markdown."""
 
@@ -72,10 +72,10 @@ class StreamRequest:
 def read_entry(fields: Mapping[bytes, bytes], max_bytes: int) -> StreamRequest:
     """Return what an entry asks for; its message has at most ``max_bytes``. Raises ``UnreadableEntry``."""
     if not fields.keys() <= _REQUEST_FIELDS:
-        raise UnreadableEntry(f"an entry has no other fields than {', '.join(ENTRY_FIELDS)}")
+        raise UnreadableEntry(f"an entry may only have the fields {', '.join(ENTRY_FIELDS)}")
     raw, text = fields.get(b"raw"), fields.get(b"text")
     if (raw is None) == (text is None):
-        raise UnreadableEntry("an entry has either raw or text")
+        raise UnreadableEntry("an entry must have either raw or text")
     if len(raw or text or b"") > max_bytes:
         raise UnreadableEntry(f"the message is larger than {max_bytes} bytes")
     if len(fields.get(b"id", b"")) > MAX_ID_BYTES:

@@ -172,7 +172,11 @@ class StreamListener:
                 await self._handle(entry)
             else:
                 fields = event_fields(listener="stream", entry=_printable_id(entry.stream_id))
-                fate = "set aside" if outcome is ClaimOutcome.DEAD else "removed by others before it was answered"
+                fate = (
+                    "set aside"
+                    if outcome is ClaimOutcome.DEAD
+                    else "removed by someone else before it was answered"
+                )
                 _log.warning("an entry was %s", fate, extra=fields)
 
     async def _renew_claims(self) -> None:

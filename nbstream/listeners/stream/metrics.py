@@ -19,21 +19,21 @@ class StreamMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._entries = Counter(
             "nbstream_stream_entries",
-            "Entries of the stream, by outcome: answered, refused (with an error), repeated (another worker had "
-            "answered), claimed (taken over), dead (set aside), lost (removed by others). Only with "
+            "Stream entries, by outcome: answered, refused (with an error), repeated (already answered by "
+            "another worker), claimed (taken over), dead (set aside), lost (removed by others). Only with "
             "listeners.stream.",
             ["outcome"],
             registry=registry.counts,
         )
         self._lag = Gauge(
             "nbstream_stream_lag",
-            "Entries that no worker was given yet. Only with listeners.stream.",
+            "Entries not yet given to a worker. Only with listeners.stream.",
             registry=registry.counts,
             multiprocess_mode="livemostrecent",
         )
         self._pending = Gauge(
             "nbstream_stream_pending",
-            "Entries that a worker was given and that have no answer yet. Only with listeners.stream.",
+            "Entries given to a worker and not yet answered. Only with listeners.stream.",
             registry=registry.counts,
             multiprocess_mode="livemostrecent",  # each process measures the same stream
         )

@@ -39,7 +39,7 @@ def complete_fields(answer: web.StreamResponse) -> web.StreamResponse:
 
 
 # A browser sends the cookies of all servers on a host, which may be many on localhost.
-_NO_REQUEST = "this is no HTTP request, or a line of its header, such as its cookies, is longer than 8190 bytes"
+_NO_REQUEST = "this is not an HTTP request, or a header line, such as its cookies, is longer than 8190 bytes"
 _LINGER_SECONDS = 2.0  # a refused client may still send for this time: it reads the answer only afterwards
 _CLOSE_SECONDS = 1.0
 _READ_BYTES = 16 << 10
@@ -151,7 +151,7 @@ class HttpConnection(web.RequestHandler):
         self._deadline_timer = None
         left = self._deadline - asyncio.get_running_loop().time()
         if left <= 0:
-            _log.debug("http: no request came in time")
+            _log.debug("http: no request arrived in time")
             self.abort()
         elif left < math.inf:
             self._set_deadline_timer(left)
@@ -165,7 +165,7 @@ class HttpConnection(web.RequestHandler):
     ) -> web.StreamResponse:
         """Return the answer to bytes that are no HTTP; aiohttp's own names itself, and logs a traceback."""
         if request.writer.output_size > 0:
-            raise ConnectionError("an answer has begun already")
+            raise ConnectionError("a response has already begun")
         if status >= 500:
             _log.error("http: a request failed", exc_info=exc)
         answer = refusal_response(
@@ -242,6 +242,6 @@ class HttpConnections:
             async with asyncio.timeout(seconds):
                 await self._active_requests.idle.wait()
         except TimeoutError:
-            _log.warning("http: requests in flight did not finish in %g s", seconds)
+            _log.warning("http: requests were still running after %g s", seconds)
         if self._server is not None:
             await self._server.shutdown(_CLOSE_SECONDS)

@@ -303,7 +303,7 @@ class HttpListener:
             answer = self._refusal(request, error_problem(error))
         except ConnectionError:
             _log.debug("http: the client went away")
-            answer = self._refusal(request, HttpProblem(400, "the body ended too early"), close=True)
+            answer = self._refusal(request, HttpProblem(400, "the body is incomplete"), close=True)
         except Exception:  # noqa: BLE001 - only the log says what a fault is
             _log.exception("http: a request failed")
             answer = self._refusal(request, FAULT, close=True)

@@ -202,7 +202,7 @@ class CommitPoint:
     def _note_refusal(self, refusal: StoreRefuses | None) -> None:
         """Note a refusal; log when Redis begins to refuse lessons and when it takes them again, not each time."""
         if refusal and not self.last_refusal:
-            _log.error("nothing can be learned, mail is scored as before: %s", refusal)
+            _log.error("training is disabled, scoring continues: %s", refusal)
         if self.last_refusal and not refusal:
-            _log.info("Redis takes what is learned again")
+            _log.info("training is enabled again")
         self.last_refusal = refusal

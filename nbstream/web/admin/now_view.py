@@ -193,7 +193,7 @@ class _RememberedHealth:
         try:
             self._known = await self._look_at_health()
         except Exception:  # noqa: BLE001 - the page shows what it can
-            _log.exception("page: the health cannot be looked at")
+            _log.exception("page: the health is unknown")
         self._look_again_at = asyncio.get_running_loop().time() + _HEALTH_SECONDS
 
     async def close(self) -> None:

@@ -246,7 +246,7 @@ def readable_quarantine() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        _log.warning("quarantine: it cannot be read: %s", error)
+        _log.warning("quarantine: cannot be read: %s", error)
         raise PageRefused(
             503, f"The quarantine cannot be read: {_reason(error)}. The log of the daemon names the file."
         ) from error

@@ -52,7 +52,7 @@ class DigestState:
             lock = FileLock(path)
         with lock:
             if not lock.try_lock(fcntl.LOCK_EX):
-                raise InputError("digests are being sent by another process")
+                raise InputError("another process is sending digests")
             yield
 
     def last_done(self) -> float | None:

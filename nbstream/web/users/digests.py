@@ -153,7 +153,7 @@ class Digests:
             try:
                 outcome = await self._send(digest, signer, now)
             except RelayUnavailable as error:  # the others would fail in the same way
-                _log.warning("digest: the next hop takes no mail now: %s", error)
+                _log.warning("digest: the next hop accepts no mail: %s", error)
                 self._note(outcomes, DigestOutcome.DEFERRED)
                 break
             if outcome is not DigestOutcome.DEFERRED:
@@ -163,7 +163,7 @@ class Digests:
             self._note(outcomes, outcome)
         if outcomes:
             counts = {str(outcome): outcomes[outcome] for outcome in DigestOutcome}
-            _log.info("digests of held mail", extra=event_fields(**counts))
+            _log.info("digests of quarantined mail", extra=event_fields(**counts))
         return outcomes
 
     def _note(self, outcomes: Counter[DigestOutcome], outcome: DigestOutcome) -> None:
@@ -198,7 +198,7 @@ class Digests:
             content = await asyncio.to_thread(self.renderer.mail, digest, signer, now)
             await _hand_over(self.next_hop, digest.recipient, content)
         except RelayRefused as error:
-            _log.warning("digest: not taken: %s", error, extra=event_fields(recipient=digest.address))
+            _log.warning("digest: refused: %s", error, extra=event_fields(recipient=digest.address))
             return DigestOutcome.DEFERRED if error.temporary else DigestOutcome.REFUSED
         except InputError as error:
             _log.warning("digest: not sent: %s", error, extra=event_fields(recipient=digest.address))
@@ -267,8 +267,8 @@ class DigestMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._digests = MetricCounter(
             "nbstream_digests",
-            "Digests of held mail, by outcome: sent, refused (by the next hop, for good), deferred (tried again). "
-            "Only with digest.",
+            "Digests of quarantined mail, by outcome: sent, refused (permanently, by the next hop), deferred "
+            "(will be retried). Only with digest.",
             ["outcome"],
             registry=registry.counts,
         )

@@ -150,9 +150,9 @@ class HeldMail:
                     return HeldOutcome.GONE
                 await work(files)
             except NbstreamError as error:
-                _log.warning("digest: a held message was not %s: %s", what, error, extra=fields)
+                _log.warning("digest: a quarantined message was not %s: %s", what, error, extra=fields)
                 return _outcome_of(error)
-        _log.info("digest: a held message was %s", what, extra=fields)
+        _log.info("digest: a quarantined message was %s", what, extra=fields)
         return HeldOutcome.DONE
 
     def _files(self, address: str, message_id: str) -> list[QuarantineFile]:

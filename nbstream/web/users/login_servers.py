@@ -120,10 +120,10 @@ async def _read_greeting(reader: asyncio.StreamReader) -> None:
     for _ in range(_MAX_LINES):
         match await _read_fields(reader):
             case [b"VERSION", major, *_] if major != b"1":
-                raise LoginUnavailable("Dovecot's auth service speaks another version of the protocol")
+                raise LoginUnavailable("Dovecot's auth service uses another version of the protocol")
             case [b"DONE", *_]:
                 return
-    raise LoginUnavailable("this is not the auth service of Dovecot: its greeting does not end")
+    raise LoginUnavailable("this is not Dovecot's auth service: its greeting does not end")
 
 
 async def _read_fields(reader: asyncio.StreamReader) -> Sequence[bytes]:
@@ -159,7 +159,7 @@ def user_of_reply(fields: Sequence[bytes]) -> str | None:
                 return _unescape(name).decode("utf-8", "replace")
         case [b"FAIL", b"1", *values] if b"temp" not in values and b"code=temp_fail" not in values:
             return None
-    raise LoginUnavailable("Dovecot's auth service cannot say whether the password is right")
+    raise LoginUnavailable("Dovecot's auth service cannot verify the password")
 
 
 def _unescape(value: bytes) -> bytes:
@@ -220,7 +220,7 @@ class ImapLogin:
             is_of_login = error.command in {"AUTHENTICATE", "LOGIN"}
             if is_of_login and "[UNAVAILABLE]" not in error.reply.upper():  # RFC 5530
                 return False
-            raise LoginUnavailable("the IMAP server lets nobody in now") from error
+            raise LoginUnavailable("the IMAP server refuses all logins at the moment") from error
         except ImapError as error:
             raise LoginUnavailable(f"the IMAP server: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Own models in the memory of a process."""
+"""Own models in a process's memory."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ async def test_messages_wait_while_redis_is_away(
         own_redis.stop()
         for number in range(5):
             assert await dovecot.send(report("spam", numbered(number))) == TAKEN
-        await until(lambda: "messages wait in the spool" in caplog.text)
+        await until(lambda: "messages are waiting in the spool" in caplog.text)
         assert dovecot.backlog.waiting == 5
 
         own_redis.start()

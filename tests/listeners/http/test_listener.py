@@ -111,7 +111,7 @@ async def test_a_full_disk_is_said_without_its_path(
         answer = await http.ask("/readyz")
 
         assert answer.status == (200 if ready else 503)
-        assert answer.json == {"ready": ready, "degraded": {part: "no space is left for mail"}}
+        assert answer.json == {"ready": ready, "degraded": {part: "no space left for mail"}}
 
 
 async def test_a_metrics_listener_serves_nothing_else() -> None:

@@ -98,7 +98,7 @@ class Service:
             code = await self._process.wait()
             self._journal.note("ended", service=self.name, pid=self._process.pid, code=code)
             if not self._is_expected(code):
-                self._journal.add_problem(f"{self.name} ended with exit code {code}")
+                self._journal.add_problem(f"{self.name} exited with code {code}")
             await asyncio.sleep(RESTART_SECONDS)
 
 

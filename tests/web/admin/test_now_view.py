@@ -170,12 +170,12 @@ def fill_quarantine(process: Process) -> None:
         (
             become_replica,
             health.ONLY_REPLICA,
-            {"redis": "only a replica is reached; feedback is deferred"},
+            {"redis": "only a replica is reachable; feedback is deferred"},
             True,
         ),
         (drain, health.DRAINING, {"smtp": "draining"}, False),
         (remove_next_hop, health.NEXT_HOP_AWAY, {"next_hop": "cannot be written"}, False),
-        (fill_quarantine, health.QUARANTINE_AWAY, {"quarantine": "the file system fails"}, True),
+        (fill_quarantine, health.QUARANTINE_AWAY, {"quarantine": "a file system error"}, True),
     ],
 )
 async def test_what_is_degraded_is_said_by_readyz_and_the_page_alike(
@@ -226,5 +226,7 @@ async def test_what_is_wrong_with_the_model_is_said_as_doctor_says_it(client: Re
 
         words = await process.words()
 
-    assert "Every verdict is unsure until 2 spam and 3 ham more are learned (0 ham and 0 spam so far)." in words
+    assert (
+        "Every verdict is unsure until 2 spam and 3 ham more have been learned (0 ham and 0 spam so far)." in words
+    )
     assert "The budget of 0.01 is not guaranteed yet: 299 more labelled ham messages are needed." in words
