@@ -60,7 +60,7 @@ def _add_demo(commands: Commands) -> None:
         "look at the filter and its page with made-up mail",
         details="A daemon with a private Redis runs in a temporary folder until Ctrl-C. Nothing is left of it.",
         examples=("nbstream demo", "nbstream demo --messages 100 --pause 0"),
-        exit_codes={0: "It was ended by Ctrl-C, or has shown as many messages as it should."},
+        exit_codes={0: "It was killed by Ctrl-C, or has shown as many messages as it should."},
     )
     demo.add_argument(
         "--messages", type=arguments.whole_number, metavar="N", help="end after N messages (default: at Ctrl-C)"

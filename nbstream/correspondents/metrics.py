@@ -18,8 +18,8 @@ class CorrespondentMetrics:
         self._registry = registry
         self._sent = Counter(
             "nbstream_correspondents_sent",
-            "Messages of our users, by what became of what they say of correspondents: recorded, known (nothing "
-            "in it was new), dropped.",
+            "Outgoing messages, by what became of their correspondents: recorded, known (nothing was new), "
+            "dropped.",
             ["outcome"],
             registry=registry.counts,
         )
@@ -34,8 +34,8 @@ class CorrespondentMetrics:
         """Show how much is known; of several processes the one that knows most."""
         known = Gauge(
             "nbstream_correspondents_known",
-            "What a process knows: senders whom our users wrote to, and answers that mail of ours may get, two "
-            "for most messages.",
+            "What a process knows: senders to whom local users have written, and possible answers to outgoing "
+            "mail, two for most messages.",
             ["kind"],
             registry=self._registry.counts,
             multiprocess_mode="livemax",

@@ -131,7 +131,7 @@ class CorrespondentStore:
         if fields.get(b"key") == self.hasher.fingerprint:
             return facts
         if not self._warned:
-            _log.warning("correspondents: hashes under another key are left out: each machine needs the same key")
+            _log.warning("correspondents: hashes with another key are ignored: every machine needs the same key")
             self._warned = True
         return None
 

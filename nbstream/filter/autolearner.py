@@ -214,7 +214,7 @@ class ImplicitHamLearner:
         try:
             outcome = await self._learn(message)
         except StoreIncompatible as error:  # of this message alone: another program wrote its ledger entry
-            _log.warning("message %s is not learned as implicit ham: %s", message.key, error)
+            _log.warning("message %s was not learned as implicit ham: %s", message.key, error)
             outcome = "failed"
         self._report_outcome(_HAM, outcome)
         return outcome == "kept"

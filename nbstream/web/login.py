@@ -106,7 +106,7 @@ class Login:
             return self._form_page(area, request, form, refused)
         token = await self.sessions.store.create_session(*who)
         area.metrics.login_tried(method, accepted=True)
-        _log.info("page: somebody logged in", extra=event_fields(client=str(client), actor=who.name))
+        _log.info("page: login", extra=event_fields(client=str(client), actor=who.name))
         # No redirect: a browser does not send the new cookie with one that began on another site.
         response = self._render(
             area, request, Page("logged_in.html", {"target": area.local_target(form.get("to", ""))})

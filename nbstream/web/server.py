@@ -271,7 +271,7 @@ class WebServer:
             raise RequestRefused(405, "Method Not Allowed", allow="POST")
         await self._read_form(request, session)
         await self._sessions.end(token)
-        _log.info("page: somebody logged out")
+        _log.info("page: logout")
         response = redirect(area.login_path)
         set_cookie(response, request, area.session_cookie, "", 0, path=area.prefix)
         return response

@@ -82,7 +82,7 @@ class Sessions:
         except (StoreUnavailable, TimeoutError) as error:
             known = self._known.get(key)
             if known is None or not known.is_trusted:
-                raise StoreUnavailable("the sessions of the page cannot be looked up") from error
+                raise StoreUnavailable("the sessions of the page cannot be read") from error
             return self._make_session(known.login, token, area, is_verified=False)
         self._known.pop(key, None)
         if login is None:

@@ -13,7 +13,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
 from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.correspondents.metrics import CorrespondentGauges
 from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
@@ -87,7 +86,7 @@ def metrics() -> list[ExportedMetric]:
     ModelGauges(daemon.registry, mirror, Primary(), lambda: policy)
     AutolearnGauges(daemon.registry, mirror)
     OwnModelMetrics(daemon.registry, cast("OwnModels", _LoadedOwnModels()))
-    CorrespondentGauges(daemon.registry, cast("Correspondents", _KnownFacts()))
+    daemon.correspondents.show(cast("Correspondents", _KnownFacts()))
     daemon.process.set_policy("")
     return sorted(exported(daemon.registry.counts), key=lambda metric: metric.name)
 

@@ -98,7 +98,7 @@ class BodyReader:
 
     def _too_large_error(self) -> RequestRefused:
         return RequestRefused(
-            413, f"{self._content_name} may have {self._limits.max_message_bytes} bytes at most", close=True
+            413, f"{self._content_name} may have at most {self._limits.max_message_bytes} bytes", close=True
         )
 
 
