@@ -146,12 +146,6 @@ class SmtpStream(asyncio.Protocol):
         name = self._socket_transport.get_extra_info("sockname")
         return str(name[0]) if isinstance(name, tuple) else ""
 
-    @property
-    def peer_certificate(self) -> bytes | None:
-        """The certificate of the server (DER); None outside of TLS."""
-        tls = self._transport.get_extra_info("ssl_object")
-        return tls.getpeercert(binary_form=True) if tls else None
-
     def write(self, data: bytes | memoryview) -> None:
         """Send ``data`` without a wait. Raises ``ConnectionLost``."""
         if not self.is_open:
@@ -227,11 +221,6 @@ class NextHopConnection:
     def own_address(self) -> str:
         """Our IP address on this connection; empty on a unix socket."""
         return self._stream.own_address
-
-    @property
-    def peer_certificate(self) -> bytes | None:
-        """The certificate of the next hop (DER); None outside of TLS."""
-        return self._stream.peer_certificate
 
     async def greeting(self) -> SmtpReply:
         """Return the greeting. Raises ``RelayUnavailable``."""

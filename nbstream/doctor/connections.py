@@ -128,17 +128,6 @@ EXPIRES_SOON = warning(
     "Renew it, and run nbstream reload: the daemon keeps the one that it has read.",
 )
 VALID = ok("certificate.{name}", "The certificate of listeners.{name} is valid until {date}.")
-HOP_EXPIRED = warning(
-    "certificate.next_hop",
-    "The certificate of the next hop expired on {date}; relay.tls = {mode} does not look at it.",
-    "Renew it on that server, or relay.tls = verify would stop all mail.",
-)
-HOP_EXPIRES_SOON = warning(
-    "certificate.next_hop",
-    "The certificate of the next hop expires in {days} days, on {date}.",
-    "Renew it on that server: after that day no mail leaves with relay.tls = verify.",
-)
-HOP_VALID = ok("certificate.next_hop", "The certificate of the next hop is valid until {date}.")
 
 _SOON_DAYS = 14
 _VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z")
@@ -147,21 +136,10 @@ _VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|
 
 def listener_certificate(name: str, certificate: bytes, now: datetime) -> Finding:
     """Return what is to be said of the certificate of a listener. Raises ``ValueError`` where it is none."""
-    end, days = _end_and_days(certificate, now)
+    end = valid_until(certificate)
+    days = (end - now).days
     kind = EXPIRED if end <= now else EXPIRES_SOON if days < _SOON_DAYS else VALID
     return kind(name=name, days=days, date=f"{end:%Y-%m-%d}")
-
-
-def next_hop_certificate(mode: str, certificate: bytes, now: datetime) -> Finding:
-    """Return what is to be said of the certificate of the next hop. Raises ``ValueError`` where it is none."""
-    end, days = _end_and_days(certificate, now)
-    kind = HOP_EXPIRED if end <= now else HOP_EXPIRES_SOON if days < _SOON_DAYS else HOP_VALID
-    return kind(mode=mode, days=days, date=f"{end:%Y-%m-%d}")
-
-
-def _end_and_days(certificate: bytes, now: datetime) -> tuple[datetime, int]:
-    end = valid_until(certificate)
-    return end, (end - now).days
 
 
 def valid_until(certificate: bytes) -> datetime:
@@ -203,36 +181,26 @@ async def examine_next_hop(site: Site) -> Sequence[Finding]:
         found = await next_hop.problem()
     finally:
         await next_hop.close()
-    relay = site.settings.relay
     name = address or site.settings.maildir_folder
-    if not isinstance(next_hop, SmtpNextHop):
-        return [AWAY(name=name, problem=found) if found else READY(name=name)]
-    certificate, reason = None, ""
+    if not found:
+        return [READY(name=name)]
+    reason = await _reason(next_hop.server) if isinstance(next_hop, SmtpNextHop) else ""
+    return [AWAY(name=name, problem=found + reason)]
+
+
+async def _reason(server: SmtpServer) -> str:
+    """Connect to a server that cannot be used, and return in parentheses what the system says of it."""
     try:
         async with asyncio.timeout(_SECONDS):
-            certificate = await _certificate(next_hop.server)
+            connection, _ = await open_connection(
+                server, server.tls.make_context() if server.tls else None, _SECONDS
+            )
+            connection.quit()
     except (RelayUnavailable, OSError) as error:  # a TimeoutError is an OSError
         cause = error.__cause__ or error
         text = getattr(cause, "strerror", None) or str(cause)
-        reason = f" ({text})" if text else ""
-    if found:
-        return [AWAY(name=name, problem=found + reason)]
-    findings = [READY(name=name)]
-    if certificate is not None:
-        findings.append(next_hop_certificate(relay.tls, certificate, datetime.now(UTC)))
-    return findings
-
-
-async def _certificate(server: SmtpServer) -> bytes | None:
-    """Connect, and return the certificate of the server (DER), None without TLS.
-
-    Raises ``RelayUnavailable`` and ``OSError``.
-    """
-    context = server.tls.make_context() if server.tls else None
-    connection, _ = await open_connection(server, context, _SECONDS)
-    certificate = connection.peer_certificate
-    connection.quit()
-    return certificate
+        return f" ({text})" if text else ""
+    return ""
 
 
 async def examine_login_server(site: Site) -> Sequence[Finding]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.daemon.listeners import LISTENERS
 from nbstream.daemon.status import SILENT
 from nbstream.doctor.examination import in_thread
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
@@ -85,16 +82,8 @@ SLOW_ENGINE = note(
     "Build the native library (make run, or pip install with cargo on the path), unless the speed is enough.",
 )
 ENGINE = ok("daemon.engine", "The engine is {engine}.")
-FEW_FILES = warning(
-    "daemon.files",
-    "The daemon may open {limit} files, and its listeners may have {needed} connections in a process.",
-    "Raise the hard limit of open files (LimitNOFILE of the service), or lower max_connections.",
-)
-FILES = ok("daemon.files", "The daemon may open {limit} files, and {needed} may be needed.")
 
 _ASK_SECONDS = 12.0  # the daemon itself gives up on its file after ten
-_OPEN_FILES = re.compile(r"^Max open files\s+(\d+|unlimited)", re.MULTILINE)
-_OTHER_FILES = 150  # Redis, the next hop's idle connections, logs, and what Python itself has open
 
 
 def invalid_configuration(error: ConfigError) -> tuple[Finding, ...]:
@@ -135,7 +124,7 @@ def _differences(answer: dict[str, list[str]]) -> Iterator[Finding]:
 
 
 async def examine_daemon(site: Site) -> Sequence[Finding]:
-    """Say whether the daemon runs, with which program, and within which limits."""
+    """Say whether the daemon runs, and with which program."""
     return list(_findings(site))
 
 
@@ -156,33 +145,7 @@ def _findings(site: Site) -> Iterator[Finding]:
         running = str(daemon.version)
         same = running == __version__
         yield VERSION(version=running) if same else OTHER_VERSION(running=running, installed=__version__)
-        yield from _open_files(site, daemon.pid)
     engine = choose_engine()
     if daemon.engine not in {None, engine.name}:
         yield OTHER_ENGINE(running=daemon.engine, chosen=engine)
     yield ENGINE(engine=engine) if engine.native_library else SLOW_ENGINE(engine=engine)
-
-
-def _open_files(site: Site, pid: int) -> Iterator[Finding]:
-    with suppress(OSError):  # of another user, or it has just ended
-        limits = Path(f"/proc/{pid}/limits").read_text(encoding="ascii")
-        if finding := open_files_finding(limits, _connections(site) + _OTHER_FILES):
-            yield finding
-
-
-def open_files_finding(limits: str, needed: int) -> Finding | None:
-    """Return what is to be said of the limits of a process, as in ``/proc/PID/limits`` (proc(5))."""
-    limit = _OPEN_FILES.search(limits)
-    if limit is None or limit[1] == "unlimited":
-        return None
-    kind = FEW_FILES if int(limit[1]) < needed else FILES
-    return kind(limit=limit[1], needed=needed)
-
-
-def _connections(site: Site) -> int:
-    """Return how many connections a process may have, those to the next hop included."""
-    settings = site.settings
-    listeners = (entry for entry in LISTENERS if entry.listen_address(settings.listeners))
-    return (
-        sum(entry.limits(settings.limits).max_connections for entry in listeners) + settings.limits.max_connections
-    )

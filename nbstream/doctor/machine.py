@@ -1,4 +1,4 @@
-"""The machine: room on disks and of the quarantine, and what waits in the spool of reported messages."""
+"""The machine: room on disks, and what waits in the spool of reported messages."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.daemon.assembly.policy import make_own_model_names
-from nbstream.delivery.quarantine import Quarantine
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.findings import ok, problem, warning
@@ -28,25 +26,6 @@ DISK_FULL = problem(
 )
 DISK_SHORT = warning("machine.disk", "The disk of {folder} has {free} left.", "Make room before it is full.")
 DISK = ok("machine.disk", "The disk of {folder} has {free} left.")
-INODES = problem(
-    "machine.disk",
-    "The file system of {folder} has {count} inodes left.",
-    "Remove files: without inodes no message can be written.",
-)
-_QUARANTINE_TEXT = (
-    "The messages in the quarantine take {total} of {max_bytes}, those of the user with most {user} of {max_user}."
-)
-QUARANTINE_FULL = problem(
-    "machine.quarantine",
-    f"{_QUARANTINE_TEXT} What has no room is put off.",
-    "Release or delete what waits, or set a larger quarantine.max_bytes or max_user_bytes, or fewer days.",
-)
-QUARANTINE_SHORT = warning(
-    "machine.quarantine",
-    _QUARANTINE_TEXT,
-    "Make room before it is full: release or delete what waits, or set fewer quarantine.days.",
-)
-QUARANTINE = ok("machine.quarantine", _QUARANTINE_TEXT)
 SPOOL_LATE = warning(
     "machine.spool",
     "{count} reported messages wait to be learned, the first one for {minutes:.0f} minutes.",
@@ -67,14 +46,12 @@ SPOOL = ok("machine.spool", "{count} reported messages wait to be learned.")
 
 _FULL_BYTES = 100 << 20
 _SHORT_BYTES = 1 << 30
-_FEW_INODES = 1000
 _LATE_SECONDS = 60.0
-_FULL_SHARE, _SHORT_SHARE = 0.99, 0.8  # of the room of the quarantine
 
 
 async def examine_machine(site: Site) -> Sequence[Finding]:
     """Look at the machine."""
-    parts = [partial(part, site) for part in (_disks, _quarantine, _spool)]
+    parts = [partial(part, site) for part in (_disks, _spool)]
     return await in_thread(lambda: run_parts("machine", parts))
 
 
@@ -104,25 +81,8 @@ def _exists(path: Path) -> bool:
 def disk_finding(folder: Path, status: os.statvfs_result) -> Finding:
     """Return what is to be said of the file system of a folder."""
     free = status.f_bavail * status.f_frsize
-    if status.f_files and status.f_favail < _FEW_INODES:  # some file systems count none
-        return INODES(folder=folder, count=status.f_favail)
     kind = DISK_FULL if free < _FULL_BYTES else DISK_SHORT if free < _SHORT_BYTES else DISK
     return kind(folder=folder, free=format_bytes(free))
-
-
-def _quarantine(site: Site) -> Iterator[Finding]:
-    """Yield how much room of the quarantine is taken, where there is one."""
-    settings = site.settings
-    if not settings.quarantine_folder.exists():
-        return
-    section, user_of = settings.quarantine, make_own_model_names(settings).user_of
-    usage = Quarantine(settings.quarantine_folder, section, user_of).usage()
-    pairs = [(usage.total, section.max_bytes), (usage.largest_user, section.max_user_bytes)]
-    share = max((used / limit for used, limit in pairs if limit is not None), default=0.0)
-    kind = QUARANTINE_FULL if share >= _FULL_SHARE else QUARANTINE_SHORT if share >= _SHORT_SHARE else QUARANTINE
-    total, user = map(format_bytes, (usage.total, usage.largest_user))
-    max_bytes, max_user = (format_bytes(limit) if limit is not None else "no limit" for _, limit in pairs)
-    yield kind(total=total, max_bytes=max_bytes, user=user, max_user=max_user)
 
 
 def _spool(site: Site) -> Iterator[Finding]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.counts import CLASSES
 from nbstream.daemon.assembly.policy import make_filter_policy
 from nbstream.daemon.assembly.store import make_model, open_running_redis, open_sender_lists
 from nbstream.daemon.model_lookups import budget_findings, describe_counts, learned_findings
@@ -16,7 +16,6 @@ from nbstream.findings import note, ok, problem, warning
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.autolearn import model_state
 from nbstream.policy.sender_lists import SITE, ListKind
-from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -30,12 +29,6 @@ UNUSABLE = problem(
     "model.format", "The model cannot be used: {error}.", "Do what the sentence says, then start the daemon."
 )
 FORMAT = ok("model.format", "The model {name} can be used.")
-KIND_NOT_CONFIGURED = note(
-    "model.kinds",
-    "{count} messages were learned as {kind}, which is not in model.classes: they count as plain ham.",
-    "Add {kind} to model.classes to use them again.",
-)
-KINDS_LEARNED = ok("model.kinds", "Messages of kinds that were learned: {counts}.")
 NOT_TAUGHT = note(
     "model.feedback",
     "Nobody has taught the model in the last {days} days.",
@@ -47,13 +40,6 @@ ONLY_ONE_CLASS = warning(
     "See whether feedback as {other} arrives: out of Junk, and at the address for {other}.",
 )
 FEEDBACK = ok("model.feedback", "In the last {days} days {labels} were taught ({sources}).")
-LAST_LESSON = ok("model.age", "The last lesson was {days:.1f} days ago.")
-REMEMBERED_BRIEFLY = note(
-    "model.remembered",
-    "The {count} remembered messages reach back {hours:.0f} hours, not the {wanted} of memory.hours.",
-    "Raise memory.messages, or mail can be taught by its id for less time.",
-)
-REMEMBERED = ok("model.remembered", "{count} checked messages are remembered, of at most {limit}.")
 UNPROVABLE = warning(
     "lists",
     "The list of the site allows {senders}, but trusted_authserv_ids is empty: no result of SPF, DKIM or DMARC is "
@@ -91,38 +77,22 @@ async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
     state = model_state(totals, settings.model.min_learned.model_dump(), automatic if settings.autolearn else None)
     for finding in learned_findings(state, totals.vocabulary_size, settings.model.max_tokens):
         yield finding
-    async for finding in _kinds(site, model):
-        yield finding
     async for finding in _feedback(model):
         yield finding
     for finding in budget_findings(await model.prequential_scores(), totals, make_filter_policy(site.settings)):
         yield finding
-    async for finding in _remembered(site, model):
-        yield finding
-
-
-async def _kinds(site: Site, model: Model) -> AsyncIterator[Finding]:
-    learned = await model.learned_kinds()
-    configured = site.settings.model.kinds
-    for kind, count in sorted(learned.items()):
-        if kind not in configured:
-            yield KIND_NOT_CONFIGURED(kind=kind, count=round(count / WEIGHT_ONE))
-    if configured:
-        counts = ", ".join(f"{kind} {round(learned.get(kind, 0) / WEIGHT_ONE)}" for kind in configured[1:])
-        yield KINDS_LEARNED(counts=counts)
 
 
 async def _feedback(model: Model) -> AsyncIterator[Finding]:
-    now, newest = time.time(), None
+    now = time.time()
     labels: Counter[str] = Counter()
     sources: Counter[str] = Counter()
     async for record in _newest_records(model):
-        newest = newest or record
         if record.at < now - FEEDBACK_DAYS * _DAY_SECONDS:
             break
         labels[record.label or "taken back"] += 1
         sources[record.note.source] += 1
-    if newest is None or not labels:
+    if not labels:
         yield NOT_TAUGHT(days=FEEDBACK_DAYS)
     else:
         for label, other in (CLASSES, CLASSES[::-1]):
@@ -132,8 +102,6 @@ async def _feedback(model: Model) -> AsyncIterator[Finding]:
         else:
             by_source = ", ".join(f"{source} {count}" for source, count in sources.most_common())
             yield FEEDBACK(days=FEEDBACK_DAYS, labels=describe_counts(labels), sources=by_source)
-    if newest is not None:
-        yield LAST_LESSON(days=max(0.0, now - newest.at) / _DAY_SECONDS)
 
 
 async def _newest_records(model: Model) -> AsyncIterator[HistoryRecord]:
@@ -143,20 +111,6 @@ async def _newest_records(model: Model) -> AsyncIterator[HistoryRecord]:
         count += 1
         if count == _MAX_RECORDS:
             return
-
-
-async def _remembered(site: Site, model: Model) -> AsyncIterator[Finding]:
-    memory = site.settings.memory
-    if not memory.messages:
-        return
-    with store_errors():
-        count: Any = await model.client.zcard(model.keys.recent)
-        oldest: Any = await model.client.zrange(model.keys.recent, 0, 0, withscores=True)
-    hours = (time.time() - oldest[0][1]) / 3600 if oldest else 0.0
-    if count >= memory.messages and hours < memory.hours:
-        yield REMEMBERED_BRIEFLY(count=count, hours=hours, wanted=memory.hours)
-    else:
-        yield REMEMBERED(count=count, limit=memory.messages)
 
 
 async def examine_lists(site: Site) -> Sequence[Finding]:

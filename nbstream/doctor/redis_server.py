@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -87,22 +85,7 @@ MEMORY_SHORT = warning(
     "Raise maxmemory before it is full, for a full Redis takes no lessons.",
 )
 MEMORY = ok("redis.memory", "Redis uses {used}, and {limit}.")
-SLOW = warning(
-    "redis.latency",
-    "Redis answers in {milliseconds:.0f} ms (median of {count} pings), and a lesson waits for several answers.",
-    "Bring Redis nearer to nbstream, or see what keeps it busy (SLOWLOG, or a slow disk with appendfsync always).",
-)
-FAST = ok("redis.latency", "Redis answers in {milliseconds:.1f} ms (median of {count} pings).")
-CLOCK_DIFFERS = warning(
-    "redis.clock",
-    "The clock of Redis differs from that of this machine by {seconds:.0f} s.",
-    "Synchronise both clocks (NTP): the history and budgets go by them.",
-)
-CLOCK = ok("redis.clock", "The clocks of Redis and of this machine agree.")
 
-_PINGS = 9
-_SLOW_SECONDS = 0.02
-_CLOCK_SECONDS = 2.0
 _SHORT_SHARE, _FULL_SHARE = 0.8, 0.95
 _OLDEST_VERSION = (6, 2)
 _DISK_FIELDS = ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
@@ -124,11 +107,8 @@ async def examine_redis(site: Site) -> Sequence[Finding]:
 
 async def _ask(site: Site, client: Redis) -> AsyncIterator[Finding]:
     settings = site.settings.redis
-    latency = await _measure_latency(client)
-    before = time.time()
     with store_errors():
         info: Mapping[str, Any] = await client.info()
-    between = (before + time.time()) / 2
     version, role = str(info["redis_version"]), "primary" if info["role"] == "master" else "replica"
     yield REACHABLE(version=version, url=settings.display_url, role=role)
     if is_too_old(version):
@@ -145,32 +125,11 @@ async def _ask(site: Site, client: Redis) -> AsyncIterator[Finding]:
             yield DURABILITY_RISKS[found.risk](value=found.value)
         if not risks:
             yield DURABLE()
-    kind = SLOW if latency > _SLOW_SECONDS else FAST
-    yield kind(milliseconds=1000 * latency, count=_PINGS)
-    if "server_time_usec" in info:
-        yield clock_finding(int(info["server_time_usec"]) / 1e6 - between)
 
 
 def is_too_old(version: str) -> bool:
     """Return whether nbstream cannot use a Redis of that version."""
     return tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VERSION
-
-
-def clock_finding(seconds: float) -> Finding:
-    """Return what is to be said of a clock that is ahead by so much."""
-    return CLOCK_DIFFERS(seconds=seconds) if abs(seconds) > _CLOCK_SECONDS else CLOCK()
-
-
-async def _measure_latency(client: Redis) -> float:
-    """Return the median time of a ping, in seconds."""
-    times = []
-    with store_errors():
-        await client.ping()  # which connects
-        for _ in range(_PINGS):
-            started = time.perf_counter()
-            await client.ping()
-            times.append(time.perf_counter() - started)
-    return statistics.median(times)
 
 
 async def _replicas(client: Redis, wait_replicas: int, info: Mapping[str, Any]) -> AsyncIterator[Finding]:

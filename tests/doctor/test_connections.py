@@ -32,7 +32,6 @@ from nbstream.doctor.connections import (
     examine_login_server,
     examine_next_hop,
     listener_certificate,
-    next_hop_certificate,
     probe_listener,
     valid_until,
 )
@@ -299,18 +298,6 @@ async def test_a_listener_that_only_answers_needs_no_next_hop(tmp_path: Path) ->
     assert await examine_next_hop(make_site(tmp_path, "listeners: {milter: {}, smtp: null}\n")) == []
 
 
-async def test_a_certificate_of_the_next_hop_that_expires_soon(
-    client: Redis, tmp_path: Path, program: Callable[[str], str]
-) -> None:
-    files = Certificates.make(program("openssl"), tmp_path)
-    async with open_smtp_listener(client, tmp_path / "m", way=Way.SMTP_STARTTLS, certificates=files) as smtp:
-        text = f"relay: {{next_hop: 'smtp://{smtp.host}:{smtp.port}', %s}}\n"
-        for tls in ("tls: encrypt", f"tls: verify, tls_ca_file: '{files.authority}'"):
-            found = await examine_next_hop(make_site(tmp_path, text % tls))
-            the(found, connections.READY)
-            the(found, connections.HOP_EXPIRES_SOON)
-
-
 async def test_a_login_server_that_answers_is_told_and_gets_no_password(tmp_path: Path) -> None:
     async with PasswordTable(tmp_path / "auth", {}).running() as table:
         site = make_site(tmp_path, f"user_page: {{users: ['*@example.org'], login: 'dovecot:{table.path}'}}\n")
@@ -360,14 +347,13 @@ def test_a_certificate_that_is_valid_for_very_long_has_another_form_of_the_date(
 
 def test_a_certificate_is_fine_expires_soon_or_has_expired(certificate: bytes) -> None:
     end = valid_until(certificate)
-    for days_left, of_listener, of_next_hop in (
-        (30, connections.VALID, connections.HOP_VALID),
-        (3, connections.EXPIRES_SOON, connections.HOP_EXPIRES_SOON),
-        (-1, connections.EXPIRED, connections.HOP_EXPIRED),
+    for days_left, of_listener in (
+        (30, connections.VALID),
+        (3, connections.EXPIRES_SOON),
+        (-1, connections.EXPIRED),
     ):
         now = end - timedelta(days=days_left)
         assert is_of(listener_certificate("smtp", certificate, now), of_listener)
-        assert is_of(next_hop_certificate("encrypt", certificate, now), of_next_hop)
     assert listener_certificate("smtp", certificate, end).check == "certificate.smtp"
 
 

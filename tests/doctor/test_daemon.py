@@ -15,7 +15,7 @@ from nbstream.cli.main import main
 from nbstream.daemon.config import load_settings
 from nbstream.daemon.status import DaemonStatus, WorkerStatus, ask_daemon_status
 from nbstream.doctor import daemon as doctor
-from nbstream.doctor.daemon import examine_configuration, examine_daemon, open_files_finding
+from nbstream.doctor.daemon import examine_configuration, examine_daemon
 from nbstream.doctor.examination import Site
 from nbstream.engine.choice import ENVIRONMENT
 from tests.harness.daemon import DaemonProcess
@@ -72,18 +72,6 @@ async def test_the_native_engine_is_fine(tmp_path: Path, monkeypatch: pytest.Mon
     found = await examine_daemon(make_site(tmp_path))
 
     the(found, doctor.ENGINE)
-
-
-@pytest.mark.parametrize(
-    ("limit", "name"),
-    [("1024", "daemon.FILES"), ("256", "daemon.FEW_FILES"), ("unlimited", None)],
-)
-def test_the_limit_of_open_files_has_to_be_enough_for_all_connections(limit: str, name: str | None) -> None:
-    finding = open_files_finding(
-        f"Max cpu time  unlimited\nMax open files            {limit}    4096  files\n", 600
-    )
-
-    assert kind_names([finding] if finding else []) == ({name} if name else set())
 
 
 DAEMON = """\

@@ -1,4 +1,4 @@
-"""The machine: room on disks, workers, and the quarantine."""
+"""The machine: room on disks, and the spool."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.delivery.next_hop import Envelope, SmtpPath
-from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.doctor import machine
 from nbstream.doctor.machine import disk_finding, examine_machine
 from nbstream.findings import FindingKind
@@ -31,29 +29,10 @@ def file_system(free_bytes: int, files: int = 10**6, free_files: int = 10**6) ->
         (file_system(5 << 30, files=0, free_files=0), machine.DISK),
         (file_system(500 << 20), machine.DISK_SHORT),
         (file_system(50 << 20), machine.DISK_FULL),
-        (file_system(5 << 30, free_files=12), machine.INODES),
     ],
 )
 def test_room_on_a_disk(status: os.statvfs_result, kind: FindingKind) -> None:
     assert is_of(disk_finding(Path("/var/lib/nbstream"), status), kind)
-
-
-async def test_the_room_of_the_quarantine_in_all_and_for_the_user_with_most(tmp_path: Path) -> None:
-    assert not any(is_of(each, machine.QUARANTINE) for each in await examine_machine(make_site(tmp_path)))
-
-    content = b"Subject: x\r\n\r\n" + b"word " * 2000
-    for recipients in (["ann@example.org", "bob@example.org"], ["ann@example.org"]):
-        envelope = Envelope(SmtpPath("shop@example.net"), tuple(map(SmtpPath, recipients)))
-        note = QuarantineNote("a" * 24, "spam", 0.97, "", envelope)
-        assert await Quarantine(tmp_path / "state" / "Quarantine").write([(note, b"", content)]) is None
-
-    what = the(await examine_machine(make_site(tmp_path)), machine.QUARANTINE).what
-    assert what == (
-        "The messages in the quarantine take 24.6 kB of 4.29 GB, those of the user with most 24.6 kB of 537 MB."
-    )
-    short = make_site(tmp_path, "quarantine: {max_bytes: null, max_user_bytes: 25000}\n")
-    assert "24.6 kB of no limit" in the(await examine_machine(short), machine.QUARANTINE_SHORT).what
-    the(await examine_machine(make_site(tmp_path, "quarantine: {max_bytes: 20000}\n")), machine.QUARANTINE_FULL)
 
 
 async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> None:

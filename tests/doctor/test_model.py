@@ -69,8 +69,7 @@ async def test_a_model_that_both_classes_are_taught_to_is_fine(taught: TaughtSit
         "2 spam and 2 ham" in the(found, model.FEEDBACK).what
         or "2 ham and 2 spam" in the(found, model.FEEDBACK).what
     )
-    for kind in (model.FORMAT, model.LAST_LESSON, model.REMEMBERED):
-        the(found, kind)
+    the(found, model.FORMAT)
 
 
 async def test_a_model_that_nobody_taught_says_what_it_needs(taught: TaughtSite) -> None:
@@ -154,30 +153,4 @@ async def test_a_budget_that_is_guaranteed_and_misses_most_spam_is_a_warning(
     )
 
 
-async def test_messages_that_are_forgotten_early_are_noted(taught: TaughtSite, client: Redis) -> None:
-    await taught.teach("spam", 1)
-    seconds, _ = await client.time()
-    await client.zadd(KEYS.recent, {"m1": seconds - 3600, "m2": seconds})
-
-    found = await taught.findings("memory: {messages: 2, hours: 72}\n")
-
-    assert "1 hours" in the(found, model.REMEMBERED_BRIEFLY).what
-
-
 _KINDS = "model: {min_learned: {spam: 1, ham: 1}, classes: [ham, newsletter, spam]}\n"
-
-
-async def test_what_kinds_have_learned_is_said(taught: TaughtSite) -> None:
-    await taught.teach("newsletter", 3, _KINDS)
-
-    assert the(await taught.findings(_KINDS), model.KINDS_LEARNED).what == (
-        "Messages of kinds that were learned: newsletter 3."
-    )
-
-
-async def test_a_kind_that_is_no_longer_configured_is_said(taught: TaughtSite) -> None:
-    await taught.teach("newsletter", 3, _KINDS)
-
-    assert the(await taught.findings(), model.KIND_NOT_CONFIGURED).what == (
-        "3 messages were learned as newsletter, which is not in model.classes: they count as plain ham."
-    )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,50 +84,3 @@ async def test_a_configuration_with_a_password_in_it_is_a_file_with_a_password(t
     site.settings.source.chmod(0o644)
 
     assert "redis.url" in the(await examine_permissions(site), permissions.SECRET_OPEN).what
-
-
-async def test_sockets_have_the_modes_of_the_configuration(tmp_path: Path) -> None:
-    path = tmp_path / "spamd.sock"
-    site = make_site(tmp_path, f"listeners: {{spamd: {{listen: 'unix:{path} mode=0660'}}}}\n", RUNNING)
-
-    the(await examine_permissions(site), permissions.SOCKET_MISSING)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        path.chmod(0o666)
-        assert "0666" in the(await examine_permissions(site), permissions.SOCKET_DIFFERS).what
-        path.chmod(0o660)
-        the(await examine_permissions(site), permissions.SOCKETS)
-    assert "SOCKET" not in str(kind_names(await examine_permissions(replace(site, daemon=DaemonStatus(None)))))
-
-
-async def test_groups_and_users_that_are_not_there_keep_the_daemon_from_starting(tmp_path: Path) -> None:
-    def text(group: str, user: str) -> str:
-        dovecot = f"listen: 'unix:{tmp_path}/s group={group}', trusted_users: ['0', {user}]"
-        return f"listeners: {{dovecot: {{{dovecot}}}}}\n"
-
-    assert wrong(await examine_permissions(make_site(tmp_path, text("root", "root")))) == []
-    found = await examine_permissions(make_site(tmp_path, text("nosuchgroup", "nosuchuser")))
-    assert "nosuchgroup" in the(found, permissions.NO_GROUP).what
-    assert "nosuchuser" in the(found, permissions.NO_USER).what
-
-
-async def test_folders_of_mail_are_for_the_daemon_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "quarantine"
-    folder.mkdir(mode=0o700)
-    site = make_site(tmp_path, f"quarantine: {{path: {folder}}}\n", RUNNING)
-
-    the(await examine_permissions(site), permissions.FOLDERS)
-    folder.chmod(0o755)
-    assert str(folder) in the(await examine_permissions(site), permissions.FOLDER_OPEN).what
-
-
-@needs_root
-async def test_a_folder_that_the_daemon_may_not_write_is_a_problem(tmp_path: Path) -> None:
-    state, maildir = tmp_path / "state", tmp_path / "mail"
-    for folder in (state, maildir):
-        folder.mkdir(mode=0o700)
-    os.chown(state, STRANGER, STRANGER)
-
-    found = await examine_permissions(make_site(tmp_path, f"relay: {{next_hop: 'maildir:{maildir}'}}\n"))
-
-    assert "nobody may not write" in the(found, permissions.NOT_WRITABLE).what

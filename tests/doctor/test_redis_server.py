@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -16,7 +15,7 @@ from redis.asyncio import Redis
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import redis_server
 from nbstream.doctor.model import examine_model
-from nbstream.doctor.redis_server import clock_finding, examine_redis, format_bytes, is_too_old
+from nbstream.doctor.redis_server import examine_redis, format_bytes, is_too_old
 from nbstream.findings import Finding
 from nbstream.store.connection import ConnectionOptions, DurabilityRisk, open_client
 from tests.harness.daemon import free_port
@@ -52,8 +51,6 @@ async def test_a_server_that_keeps_all_and_has_room_is_fine(own_redis: RedisServ
         "redis_server.REACHABLE",
         "redis_server.MEMORY",
         "redis_server.DURABLE",
-        "redis_server.FAST",
-        "redis_server.CLOCK",
     }
 
 
@@ -142,7 +139,7 @@ async def test_the_user_of_the_handbook_may_do_all_that_is_asked(own_redis: Redi
     of_model = await examine_model(make_site(tmp_path, settings))
 
     assert "redis_server.REACHABLE" in kind_names(found), found
-    assert "redis_server.CLOCK" in kind_names(found), found
+    assert "redis_server.MEMORY" in kind_names(found), found
     assert "model_lookups.LEARNING" in kind_names(of_model), of_model
 
 
@@ -211,29 +208,6 @@ async def test_missing_replicas_are_a_problem_until_they_follow(redis_binary: Pa
         primary.stop()
     assert "redis.wait_replicas" in by_nbstream.what
     assert "min-replicas-to-write" in by_redis.what
-
-
-async def test_a_server_behind_a_slow_line_is_slow(own_redis: RedisServer, tmp_path: Path) -> None:
-    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float) -> None:
-        while data := await reader.read(1 << 16):
-            await asyncio.sleep(seconds)  # the slow line
-            writer.write(data)
-        writer.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        redis_reader, redis_writer = await asyncio.open_unix_connection(str(own_redis.socket))
-        await asyncio.gather(forward(reader, redis_writer, 0.03), forward(redis_reader, writer, 0.0))
-
-    line = await asyncio.start_unix_server(serve, tmp_path / "slow.sock")
-    async with line:
-        found = await examine(f"unix://{tmp_path / 'slow.sock'}", tmp_path)
-
-    the(found, redis_server.SLOW)
-
-
-@pytest.mark.parametrize(("seconds", "kind"), [(0.5, redis_server.CLOCK), (-90, redis_server.CLOCK_DIFFERS)])
-def test_a_clock_that_differs_by_seconds_is_a_warning(seconds: float, kind: object) -> None:
-    assert clock_finding(seconds).severity is kind.severity  # type: ignore[attr-defined]  # a FindingKind
 
 
 def test_old_versions_are_told_from_newer_ones() -> None:
