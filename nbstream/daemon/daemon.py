@@ -1,25 +1,28 @@
-"""The daemon of one process: it serves mail, and reloads and answers commands meanwhile.
+"""The process that ``nbstream serve`` is, and the daemon that has no other process beside it.
 
-Where several processes serve mail, ``daemon.supervisor`` is in its place.
+Where several processes serve mail, ``daemon.supervisor`` is in its place: what both have stands here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.daemon import signals
+from nbstream.addresses import TcpAddress
+from nbstream.daemon import config, signals
 from nbstream.daemon.assembly.store import open_redis
+from nbstream.daemon.listeners import HTTP
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.daemon.reloader import READ_SECONDS, Reloader
+from nbstream.daemon.reloader import Reloader
 from nbstream.daemon.server import Server
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.sockets import ListenerSockets
-from nbstream.daemon.status import log_ready, policy_answer, service_status
 from nbstream.engine.choice import choose_engine
 from nbstream.file_locks import lock_daemon
 from nbstream.logs import event_fields
@@ -28,39 +31,65 @@ from nbstream.server.control_socket import ControlListener
 from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-    from concurrent.futures import Future
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from nbstream.daemon.config import Settings
+    from nbstream.daemon.metrics import ProcessMetrics
     from nbstream.daemon.reloader import ReloadResult
     from nbstream.daemon.sockets import ListenAddresses, SocketsByName
+    from nbstream.daemon.status import WorkerStatus
     from nbstream.server.control_socket import SendAnswer
 
 _log = logging.getLogger(__name__)
 
+_MAX_REQUESTS = 16  # that wait for the configuration to be read
 
-class Daemon:
-    """What ``nbstream serve`` runs; ``run`` returns after a drain.
 
-    Raises ``ConfigError`` where the engine that the settings ask for does not fit.
+class MainProcess(ABC):
+    """The process that gets the signals: it reloads, answers commands, and tells the service manager how it does.
+
+    ``run`` returns after a drain.
     """
+
+    _worker_count: int | None = None
 
     def __init__(self, settings: Settings, service_manager: ServiceManager | None = None) -> None:
         self._settings = settings
         self._service_manager = service_manager or ServiceManager()
         self._engine = choose_engine()
-        self._metrics = DaemonMetrics.create(self._engine)
-        self._server = Server(settings, self._engine, self._metrics)
         self._sockets: ListenerSockets | None = None
-        self._reloader = Reloader(settings, self._server.apply_settings, self._metrics.process)
+        self._stop = asyncio.Event()
         self._reload_requested = asyncio.Event()
-        self._reload_lock = asyncio.Lock()
         self._answering: set[asyncio.Task[None]] = set()
+
+    @property
+    @abstractmethod
+    def _is_loaded(self) -> bool:
+        """Whether there are counts to score mail with."""
+
+    @property
+    def _lives(self) -> bool:
+        """Whether the service manager is to be told that the daemon works."""
+        return True
+
+    @property
+    def _workers(self) -> Sequence[WorkerStatus]:
+        """What is said of the other processes of the daemon."""
+        return ()
+
+    @abstractmethod
+    async def _serve(self, on_ready: Callable[[], None]) -> None:
+        """Serve until ``_stop`` is set, then drain; ``on_ready`` is called once mail is accepted."""
+
+    @abstractmethod
+    async def _apply(self, settings: Settings) -> None:
+        """Apply all of the settings, or raise and have applied nothing."""
 
     def stop(self) -> None:
         """Begin to drain."""
-        self._service_manager.stopping()
-        self._server.stop()
+        if not self._stop.is_set():
+            self._service_manager.stopping()
+        self._stop.set()
 
     def reload(self) -> None:
         """Read the configuration anew, soon; log, metrics and the control socket say whether it was applied.
@@ -73,58 +102,61 @@ class Daemon:
     async def run(self, on_ready: Callable[[ListenAddresses], None] = lambda _: None) -> None:
         """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
 
-        ``on_ready`` is called once mail is accepted. Raises ``ConfigError``, ``CannotStart`` or
-        ``StoreIncompatible``.
+        ``on_ready`` is called once mail is accepted. Raises ``ConfigError``, ``CannotStart``,
+        ``StoreIncompatible`` or ``WorkerFailed``.
         """
-        signals.handle_signals(self.stop, self.reload, asyncio.get_running_loop().add_signal_handler)
-        fields = event_fields(engine=self._engine.name, because=self._engine.reason)
+        signals.handle_signals(self.stop, self.reload)
+        fields = event_fields(engine=self._engine.name, because=self._engine.reason, workers=self._worker_count)
         _log.info("starting nbstream %s", __version__, extra=fields)
 
         def ready() -> None:
-            addresses = self._bound_addresses
-            log_ready(self._server.is_loaded, addresses)
-            self._service_manager.ready(service_status(self._server.is_loaded))
-            on_ready(addresses)
+            _log.log(
+                logging.INFO if self._is_loaded else logging.WARNING,
+                "ready" if self._is_loaded else "listening, but not ready: no counts are loaded",
+                extra=event_fields(**{name: str(where) for name, where in self._bound_addresses.items()}),
+            )
+            self._service_manager.ready(self._service_status())
+            on_ready(self._bound_addresses)
 
         with lock_daemon(self._settings.state_dir):
-            async with (
-                self._reload_and_answer(),
-                open_redis(self._settings, self._metrics.store.primary_lost) as clients,
-            ):
-                try:
-                    await self._server.run(clients, self._open_sockets, ready)
-                finally:
-                    if self._sockets:
-                        self._sockets.remove_files()
+            try:
+                await self._serve(ready)
+            finally:
+                if self._sockets:
+                    self._sockets.remove_files()
             _log.info("stopped")
-
-    def _open_sockets(self) -> SocketsByName:
-        self._sockets = ListenerSockets(self._settings)
-        return self._sockets.by_name
 
     @property
     def _bound_addresses(self) -> ListenAddresses:
         return self._sockets.bound_addresses if self._sockets else {}
 
+    def _service_status(self) -> str:
+        """Return the sentence that ``systemctl status`` shows of a daemon that accepts mail."""
+        return "accepts mail" + ("" if self._is_loaded else ", but no mail is scored: no counts are loaded")
+
     @asynccontextmanager
-    async def _reload_and_answer(self) -> AsyncIterator[None]:
-        """Reload on request, answer on the control socket, and say to the service manager how the daemon does."""
+    async def _reload_and_answer(self, metrics: ProcessMetrics) -> AsyncIterator[BackgroundTasks]:
+        """Reload on request, answer on the control socket, and say to the service manager how the daemon does.
+
+        Yields what runs beside that.
+        """
+        self._reloader = Reloader(self._settings, self._apply, metrics, self._service_manager)
         loop = asyncio.get_running_loop()
         handlers = {
-            "reload": lambda send: self._answer_soon(send, self._reload()),
-            "pending": lambda send: self._answer_soon(send, self._pending()),
+            "reload": lambda send: self._answer_soon(send, self._reloader.reload),
+            "pending": lambda send: self._answer_soon(send, self._reloader.pending),
             "policy": lambda send: send(self._policy_answer()),
         }
         control = ControlListener(handlers, loop.add_reader, loop.remove_reader)
-        background = BackgroundTasks(self._metrics.process.background_failed)
+        background = BackgroundTasks(metrics.background_failed)
         background.start("reloading", self._reload_on_request)
-        self._service_manager.watch(background, lambda: service_status(self._server.is_loaded))
+        self._service_manager.watch(background, self._service_status, lambda: self._lives)
         try:
             control.start(self._settings.state_dir)
         except OSError as error:
             _log.warning("nbstream reload cannot reach this daemon, use SIGHUP: %s", error)
         try:
-            yield
+            yield background
         finally:
             control.close()
             await background.stop()
@@ -135,34 +167,53 @@ class Daemon:
         while True:
             await self._reload_requested.wait()
             self._reload_requested.clear()
-            await self._reload()
+            await self._reloader.reload()
 
-    async def _reload(self) -> ReloadResult:
-        """Read the file now and apply it, after a reload that is under way, which may have read an older file."""
-        async with self._reload_lock:
-            with self._service_manager.reloading():
-                return self._reloader.reload(await self._read_settings())
+    def _answer_soon(self, send: SendAnswer, work: Callable[[], Awaitable[ReloadResult]]) -> None:
+        if len(self._answering) >= _MAX_REQUESTS:
+            send(asdict(self._reloader.refused(["too many requests are waiting; try again later"])))
+            return
 
-    async def _pending(self) -> ReloadResult:
-        async with self._reload_lock:
-            return self._reloader.pending(await self._read_settings())
-
-    async def _read_settings(self) -> Future[Settings]:
-        reading = self._reloader.start_reading()
-        waiting = asyncio.wrap_future(reading)
-        waiting.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # whoever has ``reading`` says it
-        await asyncio.wait([waiting], timeout=READ_SECONDS)
-        return reading
-
-    def _answer_soon(self, send: SendAnswer, work: Awaitable[ReloadResult]) -> None:
         async def answer() -> None:
-            send(asdict(await work))
+            send(asdict(await work()))
 
         task = asyncio.create_task(answer(), name="control")
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
 
     def _policy_answer(self) -> Mapping[str, object]:
-        return policy_answer(self._reloader, self._engine, self._bound_addresses, [])
+        address = self._bound_addresses.get(HTTP.name)
+        return {
+            "file": self._reloader.file,
+            "policy": config.policy_hash(self._reloader.settings),
+            "engine": self._engine.name,
+            "version": __version__,
+            "workers": [asdict(worker) for worker in self._workers],
+            "http": [address.host, address.port] if isinstance(address, TcpAddress) else None,
+        }
+
+
+class Daemon(MainProcess):
+    """The daemon of one process: it serves mail, and reloads and answers commands meanwhile."""
+
+    _server: Server | None = None
+
+    @property
+    def _is_loaded(self) -> bool:
+        return self._server is not None and self._server.is_loaded
+
+    async def _serve(self, on_ready: Callable[[], None]) -> None:
+        metrics = DaemonMetrics.create(self._engine)
+        async with open_redis(self._settings, metrics.store.primary_lost) as clients:
+            parts = ServerParts(self._settings, clients, metrics, self._engine)
+            self._server = Server(parts, stop=self._stop)
+            async with self._reload_and_answer(metrics.process):
+                await self._server.run(self._open_sockets, on_ready)
+
+    def _open_sockets(self) -> SocketsByName:
+        self._sockets = ListenerSockets(self._settings)
+        return self._sockets.by_name
+
+    async def _apply(self, settings: Settings) -> None:
+        assert self._server is not None
+        self._server.apply_settings(settings)

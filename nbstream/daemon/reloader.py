@@ -7,9 +7,10 @@ daemon runs is named, and waits for a restart.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +22,7 @@ from nbstream.logs import event_fields
 
 if TYPE_CHECKING:
     from nbstream.daemon.metrics import ProcessMetrics
+    from nbstream.daemon.service_manager import ServiceManager
 
 _log = logging.getLogger(__name__)
 
@@ -43,21 +45,22 @@ class ReloadResult:
     waiting: tuple[str, ...] = ()
 
 
-ApplySettings: TypeAlias = "Callable[[Settings], None]"
+ApplySettings: TypeAlias = "Callable[[Settings], Awaitable[None]]"
 """Applies all of the settings, or raises and has applied nothing."""
 
 
 class Reloader:
-    """Holds the settings in force, and replaces them by those of the file that the daemon was started with.
+    """Holds the settings in force, and replaces them by those of the file that the daemon was started with."""
 
-    The caller reads with ``start_reading``, waits for that no longer than ``READ_SECONDS``, and passes it on.
-    """
-
-    def __init__(self, settings: Settings, apply: ApplySettings, metrics: ProcessMetrics) -> None:
+    def __init__(
+        self, settings: Settings, apply: ApplySettings, metrics: ProcessMetrics, service_manager: ServiceManager
+    ) -> None:
         self.settings = settings
         self._file = settings.source.absolute() if settings.source else None
         self._apply = apply
         self._metrics = metrics
+        self._service_manager = service_manager
+        self._lock = asyncio.Lock()
         metrics.set_policy(config.policy_hash(settings))
         # A thread of its own: where a file system hangs, the threads that parse messages stay free.
         self._read_executor = ThreadPoolExecutor(1, "configuration")
@@ -67,43 +70,47 @@ class Reloader:
         """The file that the settings are read from; None for the defaults."""
         return str(self._file or self.settings.source or "") or None
 
-    def start_reading(self) -> Future[Settings]:
-        """Read the file, in a thread."""
-        return self._read_executor.submit(_load_settings, self._file)
-
-    def reload(self, reading: Future[Settings]) -> ReloadResult:
-        """Apply what was read, and report what that changes."""
-        try:
-            result = self._compare(reading, self._apply)
-        except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
-            _log.error("reload failed: %s", error, exc_info=True)
-            result = self.refused(["an internal error; see the log"])
+    async def reload(self) -> ReloadResult:
+        """Read the file now and apply it, after a reload that is under way, which may have read an older file."""
+        async with self._lock:
+            with self._service_manager.reloading():
+                result = await self._compare(self._apply)
         self._report(result)
         return result
 
-    def pending(self, reading: Future[Settings]) -> ReloadResult:
+    async def pending(self) -> ReloadResult:
         """Return what a reload would do now, and do nothing."""
-        return self._compare(reading, None)
+        async with self._lock:
+            return await self._compare(None)
 
-    def _compare(self, reading: Future[Settings], apply: ApplySettings | None) -> ReloadResult:
-        """Return what the settings that were read change; apply them where ``apply`` is given."""
+    async def _compare(self, apply: ApplySettings | None) -> ReloadResult:
+        """Return what the settings of the file change; apply them where ``apply`` is given."""
         before = self.settings
-        if not reading.done():
-            return self.refused([f"{self._file}: not read within {READ_SECONDS:g} s"])
         try:
-            file_settings = reading.result()
+            file_settings = await self._read()
             settings = config.merge_live_settings(before, file_settings)
             if apply:
-                apply(settings)
+                await apply(settings)
+                self.settings = settings
         except ConfigError as error:
             return self.refused(str(error).split("\n"))
-        if apply:
-            self.settings = settings
+        except Exception as error:  # noqa: BLE001 - a fault here is no reason to stop taking mail
+            _log.error("reload failed: %s", error, exc_info=True)
+            return self.refused(["an internal error; see the log"])
         changed = config.changed_keys(before, settings)
         waiting = config.keys_awaiting_restart(settings, file_settings)
         return ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting)
 
-    def refused(self, problems: list[str]) -> ReloadResult:
+    async def _read(self) -> Settings:
+        loop = asyncio.get_running_loop()
+        try:
+            return await asyncio.wait_for(
+                loop.run_in_executor(self._read_executor, _load_settings, self._file), READ_SECONDS
+            )
+        except TimeoutError:
+            raise ConfigError(f"{self._file}: not read within {READ_SECONDS:g} s") from None
+
+    def refused(self, problems: Sequence[str]) -> ReloadResult:
         """Return the result of a request that was refused for these problems."""
         more = len(problems) - _MAX_PROBLEMS
         lines = (*problems[:_MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else []))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from nbstream.daemon.assembly.filter import make_filter
 from nbstream.daemon.assembly.policy import (
     make_filter_policy,
     make_header_policy,
@@ -18,6 +19,7 @@ from nbstream.filter.own_models.filters import OwnFilters
 from nbstream.listeners.smtp import LMTP, SMTP
 from nbstream.server.connections import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
+from nbstream.store.model.memory_model import MemoryModel
 
 if TYPE_CHECKING:
     import ssl
@@ -63,14 +65,9 @@ def make_runtime(
 
 
 def check_settings(settings: Settings) -> None:
-    """Make what a runtime has of its settings alone, and raise what fails."""
-    names = make_own_model_names(settings)
-    make_filter_policy(settings)
-    make_rules(settings)
-    make_message_reader(settings)
-    make_header_policy(settings)
-    make_tls_contexts(settings)
-    make_sender_lists(settings, NO_STORED_LISTS, names.user_of)
+    """Raise what fails where a process makes its runtime of these settings."""
+    model = MemoryModel()
+    make_runtime(settings, make_filter(settings, model, model))
 
 
 def _teachers(settings: Settings) -> dict[str, Teachers]:

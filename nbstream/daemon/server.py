@@ -17,19 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream import logs
 from nbstream.daemon.listeners import LISTENERS, make_listener
-from nbstream.daemon.runtime import check_settings, make_runtime
-from nbstream.daemon.server_parts import ServerParts, start_background_work
+from nbstream.daemon.runtime import make_runtime
+from nbstream.daemon.server_parts import start_background_work
 from nbstream.errors import StoreUnavailable
 from nbstream.server.sockets import bound_address
 from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import readable_replies
 
 if TYPE_CHECKING:
-    from nbstream.daemon.assembly.store import RedisClients
     from nbstream.daemon.config import Settings
-    from nbstream.daemon.metrics import DaemonMetrics
+    from nbstream.daemon.server_parts import ServerParts
     from nbstream.daemon.sockets import SocketsByName
-    from nbstream.engine.choice import Engine
     from nbstream.server.listener import Listener, ListenerEntry
     from nbstream.server.runtime import Runtime
 
@@ -87,29 +85,22 @@ class Server:
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        engine: Engine,
-        metrics: DaemonMetrics,
-        *,
-        worker: int | None = None,
+        self, parts: ServerParts, *, worker: int | None = None, stop: asyncio.Event | None = None
     ) -> None:
-        self.settings = settings
+        self.settings = parts.settings
         """The settings in force: only the live sections of them ever change."""
-        self._engine = engine
-        self._metrics = metrics
+        self._parts = parts
         self._does_chores = worker in {None, 1}
         self._log_fields = {} if worker is None else {"worker": worker}
-        self._parts: ServerParts | None = None
-        self._runtime: Runtime | None = None
+        self._runtime = self._make_runtime(parts.settings)
         self._listeners: list[tuple[ListenerEntry[Any, Any], Listener]] = []
-        self._stop = asyncio.Event()
+        self._stop = stop or asyncio.Event()
         self._is_draining = False
 
     @property
     def is_loaded(self) -> bool:
         """Whether there are counts to score mail with."""
-        return self._parts is not None and self._parts.mirror.totals is not None
+        return self._parts.mirror.totals is not None
 
     def stop(self) -> None:
         """Begin to drain."""
@@ -120,30 +111,16 @@ class Server:
         self._runtime = self._make_runtime(settings)
         logs.set_up_logging(settings.log, self._log_fields)
         self.settings = settings
-        if self._parts:
-            self._parts.next_hop.read_authorities_again()
-        if self._runtime:
-            for _, listener in self._listeners:
-                listener.apply(self._runtime)
+        self._parts.next_hop.read_authorities_again()
+        for _, listener in self._listeners:
+            listener.apply(self._runtime)
 
-    def _make_runtime(self, settings: Settings) -> Runtime | None:
-        """Return the runtime of these settings; None before there are parts, but what fails in it is raised."""
-        if self._parts is None:
-            check_settings(settings)
-            return None
-        return self._runtime_of(self._parts, settings)
-
-    def _runtime_of(self, parts: ServerParts, settings: Settings) -> Runtime:
-        stored_lists = parts.sender_lists.by_owner
-        runtime = make_runtime(settings, parts.spam_filter, stored_lists, parts.own_models)
+    def _make_runtime(self, settings: Settings) -> Runtime:
+        parts = self._parts
+        runtime = make_runtime(settings, parts.spam_filter, parts.sender_lists.by_owner, parts.own_models)
         return replace(runtime, note_sent=parts.correspondents.note_sent) if parts.correspondents else runtime
 
-    async def run(
-        self,
-        clients: RedisClients,
-        open_sockets: Callable[[], SocketsByName],
-        on_ready: Callable[[], object],
-    ) -> None:
+    async def run(self, open_sockets: Callable[[], SocketsByName], on_ready: Callable[[], object]) -> None:
         """Serve until ``stop``, then drain.
 
         ``open_sockets`` is called when the listeners are to be opened, and ``on_ready`` once they are. Raises
@@ -152,11 +129,9 @@ class Server:
         if self._does_chores:
             for warning in self.settings.warnings:
                 _log.warning("%s", warning)
-        parts = ServerParts(self.settings, clients, self._metrics, self._engine)
+        parts = self._parts
         await self._run_until_stopped(_REDIS_SECONDS, open_store(parts))
-        self._parts = parts
-        runtime = self._runtime = self._runtime_of(parts, self.settings)
-        start_background_work(parts, lambda: self._runtime or runtime, does_chores=self._does_chores)
+        start_background_work(parts, lambda: self._runtime, does_chores=self._does_chores)
         if self._does_chores:
             parts.background.start(
                 "durability", partial(warn_about_durability, parts, self.settings.redis.wait_replicas)
@@ -165,7 +140,7 @@ class Server:
         try:
             # The first message is to be scored, but mail is not to wait for ever.
             await self._run_until_stopped(_LOAD_SECONDS, _wait_until_loaded(parts), fatal)
-            parts.export_state(lambda: (self._runtime or runtime).spam_filter.policy)
+            parts.export_state(lambda: self._runtime.spam_filter.policy)
             if not self._stop.is_set():
                 await self._open_listeners(parts, open_sockets())
                 on_ready()
@@ -202,11 +177,10 @@ class Server:
                 continue
             if address is not None:
                 parts.bound_addresses[entry.name] = bound_address(address, sockets[entry.name][0])
-            assert self._runtime is not None
             listener = make_listener(entry, self.settings, parts, self._runtime, self._refuses_mail)
             self._listeners.append((entry, listener))
             if entry.counts_connections:
-                self._metrics.delivery.listener_opened(entry.name)
+                parts.metrics.delivery.listener_opened(entry.name)
             await listener.start(*sockets.get(entry.name, ()))
 
     def _refuses_mail(self) -> bool:

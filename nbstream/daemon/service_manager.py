@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _READY = "READY=1"
 _STOPPING = "STOPPING=1"
-_LONGEST_ROUND_SECONDS = 10.0
+_LONGEST_ROUND_SECONDS = 30.0
 _PINGS_PER_LIMIT = 3  # sd_watchdog(3) recommends two
 
 
@@ -73,20 +73,16 @@ class ServiceManager:
             if self._state == reloading:  # otherwise it drains by now
                 self._tell(_READY, self._status)
 
-    def watch(self, background: BackgroundTasks, status: Callable[[], str]) -> None:
-        """From now on, tell each change of ``status``, and send signs of life."""
+    def watch(self, background: BackgroundTasks, status: Callable[[], str], lives: Callable[[], bool]) -> None:
+        """From now on, tell each change of ``status``, and send signs of life as long as the daemon ``lives``."""
 
         async def tell() -> None:
-            self.tell_again(status(), lives=True)
+            self.tell_again(status(), lives=lives())
 
         if self._address:
-            background.every("service manager", self.round_seconds, tell)
-
-    @property
-    def round_seconds(self) -> float:
-        """How long may pass between two calls of ``tell_again``."""
-        limit = self._watchdog_seconds
-        return min(_LONGEST_ROUND_SECONDS, limit / _PINGS_PER_LIMIT if limit else _LONGEST_ROUND_SECONDS)
+            limit = self._watchdog_seconds
+            seconds = min(_LONGEST_ROUND_SECONDS, limit / _PINGS_PER_LIMIT) if limit else _LONGEST_ROUND_SECONDS
+            background.every("service manager", seconds, tell)
 
     def tell_again(self, status: str, *, lives: bool) -> None:
         """Tell a change of ``status``, and what was not taken before; give a sign of life where it ``lives``."""

@@ -7,6 +7,7 @@ without a limit of time.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -20,12 +21,9 @@ _log = logging.getLogger(__name__)
 def handle_signals(
     stop: Callable[[], object],
     reload: Callable[[], object],
-    add_handler: Callable[[int, Callable[[], object]], object],
 ) -> None:
-    """Call ``stop`` and ``reload`` at signals from now on; under nohup a closed terminal is no signal.
-
-    ``add_handler`` is that of an event loop, or ``handle_at_once``.
-    """
+    """Call ``stop`` and ``reload`` at signals from now on; under nohup a closed terminal is no signal."""
+    add_handler = asyncio.get_running_loop().add_signal_handler
     for number in (signal.SIGTERM, signal.SIGINT):
         add_handler(number, stop)
     terminals = _terminal_descriptors()
@@ -39,11 +37,6 @@ def handle_signals(
             stop()
 
     add_handler(signal.SIGHUP, handle_hangup)
-
-
-def handle_at_once(number: int, handler: Callable[[], object]) -> None:
-    """Call ``handler`` at the signal from now on, between two steps of the program."""
-    signal.signal(number, lambda *_: handler())
 
 
 def _terminal_descriptors() -> list[int]:

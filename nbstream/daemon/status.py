@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nbstream import __version__
 from nbstream.addresses import TcpAddress
-from nbstream.daemon import config
 from nbstream.file_locks import daemon_pid
-from nbstream.logs import event_fields
 from nbstream.server import control_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from nbstream.daemon.reloader import Reloader
-    from nbstream.daemon.sockets import ListenAddresses
-    from nbstream.engine.choice import Engine
 
 _log = logging.getLogger(__name__)
 
@@ -61,38 +54,6 @@ class DaemonStatus:
     def answers(self) -> bool:
         """Whether the daemon runs and answered."""
         return self.policy_hash is not None
-
-
-def policy_answer(
-    reloader: Reloader, engine: Engine, addresses: ListenAddresses, workers: Iterable[WorkerStatus]
-) -> Mapping[str, object]:
-    """Return the answer to ``policy`` on the control socket."""
-    # Imported here: the commands that ask for a status load nothing that serves.
-    from nbstream.daemon.listeners import HTTP  # noqa: PLC0415 - see above
-
-    address = addresses.get(HTTP.name)
-    return {
-        "file": reloader.file,
-        "policy": config.policy_hash(reloader.settings),
-        "engine": engine.name,
-        "version": __version__,
-        "workers": [asdict(worker) for worker in workers],
-        "http": [address.host, address.port] if isinstance(address, TcpAddress) else None,
-    }
-
-
-def service_status(is_loaded: bool) -> str:
-    """Return the sentence that ``systemctl status`` shows of a daemon that accepts mail."""
-    return "accepts mail" + ("" if is_loaded else ", but no mail is scored: no counts are loaded")
-
-
-def log_ready(is_loaded: bool, addresses: ListenAddresses) -> None:
-    """Log that mail is accepted, and where."""
-    _log.log(
-        logging.INFO if is_loaded else logging.WARNING,
-        "ready" if is_loaded else "listening, but not ready: no counts are loaded",
-        extra=event_fields(**{name: str(where) for name, where in addresses.items()}),
-    )
 
 
 def ask_daemon_status(state_dir: Path) -> DaemonStatus:

@@ -1,9 +1,10 @@
 """A worker: one of the processes that serve mail for a parent, on sockets that the parent bound.
 
-Rules: over the socket between them a worker sends its state every two seconds, which is also its sign of life. The
-parent sends new settings, as a file in memory. At the end of that socket, however the parent ended, the worker
-drains, as at SIGTERM. It is started by exec in a session of its own, so that the signals of a terminal go to the
-parent alone. Settings have secrets: they are in no command line, in no environment and on no disk.
+Rules: over the socket between them a worker sends its state every ``BEAT_SECONDS``: that is also its sign of
+life. The parent sends new settings, as a file in memory. At the end of that socket, however the parent ended,
+the worker drains, as at SIGTERM. It is started by exec in a session of its own, so that the signals of a
+terminal go to the parent alone. Settings have secrets: they are in no command line, in no environment and on no
+disk.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from nbstream.daemon import signals
 from nbstream.daemon.assembly.store import open_redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.daemon.sockets import close_sockets
 from nbstream.daemon.status import NOT_LOADED, READY, STARTING
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import CannotStart, NbstreamError
 from nbstream.metrics import join_folder
-from nbstream.server.background import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,7 @@ FAILED_FOR_GOOD = 78
 APPLIED = "applied"
 FAILED = "failed "  # and why
 
-BEAT_SECONDS = 2.0
+BEAT_SECONDS = 5.0
 _MAX_FAILURE_LETTERS = 4000
 
 
@@ -130,37 +131,35 @@ async def _serve(start: Mapping[str, Any], parent: _Parent) -> None:
     join_folder(folder, str(number))
     engine = choose_engine()
     metrics = DaemonMetrics.create(engine, folder)
-    server = Server(settings, engine, metrics, worker=number)
     sockets = {
         name: [_inherited_socket(descriptor) for descriptor in descriptors]
         for name, descriptors in start["sockets"].items()
     }
-    is_ready = False
-
-    def state() -> str:
-        return STARTING if not is_ready else READY if server.is_loaded else NOT_LOADED
-
-    def ready() -> None:
-        nonlocal is_ready
-        is_ready = True
-        parent.tell(state())
-
-    async def beat() -> None:
-        parent.tell(state())
-        metrics.registry.refresh()  # any worker exports the gauges of all
-
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, server.stop)
-    loop.add_reader(parent.connection, parent.follow, server)
-    background = BackgroundTasks(metrics.process.background_failed)
-    background.every("beat", BEAT_SECONDS, beat)
-    try:
-        async with open_redis(settings, metrics.store.primary_lost) as clients:
-            await server.run(clients, lambda: sockets, ready)
-    finally:
-        close_sockets(sockets)
-        loop.remove_reader(parent.connection)
-        await background.stop()
+    async with open_redis(settings, metrics.store.primary_lost) as clients:
+        parts = ServerParts(settings, clients, metrics, engine)
+        server, is_ready = Server(parts, worker=number), False
+
+        def state() -> str:
+            return STARTING if not is_ready else READY if server.is_loaded else NOT_LOADED
+
+        def ready() -> None:
+            nonlocal is_ready
+            is_ready = True
+            parent.tell(state())
+
+        async def beat() -> None:
+            parent.tell(state())
+            metrics.registry.refresh()  # any worker exports the gauges of all
+
+        loop.add_signal_handler(signal.SIGTERM, server.stop)
+        loop.add_reader(parent.connection, parent.follow, server)
+        parts.background.every("beat", BEAT_SECONDS, beat)
+        try:
+            await server.run(lambda: sockets, ready)
+        finally:
+            loop.remove_reader(parent.connection)
+            close_sockets(sockets)
 
 
 def _inherited_socket(descriptor: int) -> socket.socket:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from concurrent import futures
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,9 @@ import pytest
 from nbstream.daemon import config
 from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import ProcessMetrics
-from nbstream.daemon.reloader import Reloader, ReloadResult
+from nbstream.daemon.reloader import Reloader
+from nbstream.daemon.service_manager import ServiceManager
 from nbstream.metrics import MetricsRegistry
-from tests.harness.waiting import DEADLINE_SECONDS
 
 
 class FakeServer(ProcessMetrics):
@@ -25,7 +24,7 @@ class FakeServer(ProcessMetrics):
         self.outcomes: list[bool] = []
         self.fault: Exception | None = None
 
-    def apply(self, settings: Settings) -> None:
+    async def apply(self, settings: Settings) -> None:
         if self.fault:
             raise self.fault
         self.applied.append(settings)
@@ -34,14 +33,8 @@ class FakeServer(ProcessMetrics):
         self.outcomes.append(applied)
 
 
-def read(reloader: Reloader, seconds: float = DEADLINE_SECONDS) -> futures.Future[Settings]:
-    reading = reloader.start_reading()
-    futures.wait([reading], seconds)
-    return reading
-
-
-def reload(reloader: Reloader) -> ReloadResult:
-    return reloader.reload(read(reloader))
+def reloader_of(settings: Settings, server: FakeServer) -> Reloader:
+    return Reloader(settings, server.apply, server, ServiceManager())
 
 
 @pytest.fixture
@@ -51,44 +44,44 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_answer_says_what_changed_and_what_waits(file: Path) -> None:
+async def test_the_answer_says_what_changed_and_what_waits(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = reloader_of(config.load_settings(file), server)
     file.write_text("verdict: {spam: 0.8}\nmodel: {name: other}\n")
 
-    answer = reload(reloader)
+    answer = await reloader.reload()
 
     assert (answer.changed, answer.waiting, answer.problems) == (("verdict.spam",), ("model.name",), ())
     assert answer.policy == config.policy_hash(reloader.settings)
     assert server.applied == [reloader.settings]
     assert (reloader.settings.verdict.spam, reloader.settings.model.name) == (0.8, "default")
-    assert reload(reloader).changed == ()
-    assert reload(reloader).waiting == ("model.name",)
+    assert (await reloader.reload()).changed == ()
+    assert (await reloader.reload()).waiting == ("model.name",)
 
 
-def test_what_a_reload_would_do_is_said_and_not_done(file: Path) -> None:
+async def test_what_a_reload_would_do_is_said_and_not_done(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = reloader_of(config.load_settings(file), server)
     before = reloader.settings
     file.write_text("verdict: {spam: 0.8}\nmodel: {name: other}\n")
 
-    pending = reloader.pending(read(reloader))
+    pending = await reloader.pending()
 
     assert (pending.changed, pending.waiting, pending.problems) == (("verdict.spam",), ("model.name",), ())
     assert (reloader.settings, server.applied, server.outcomes) == (before, [], [])
     file.write_text("verdict: {spam: none}\n")
-    (problem,) = reloader.pending(read(reloader)).problems
+    (problem,) = (await reloader.pending()).problems
     assert "verdict.spam" in problem
     assert server.outcomes == []
 
 
-def test_one_error_anywhere_changes_nothing(file: Path) -> None:
+async def test_one_error_anywhere_changes_nothing(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = reloader_of(config.load_settings(file), server)
     before = reloader.settings
     file.write_text("verdict: {spam: 0.8}\nlimits:\n  max_connections: none\n")
 
-    answer = reload(reloader)
+    answer = await reloader.reload()
 
     assert answer.problems == (
         f"{file}:3: limits.max_connections: found 'none', must be a whole number, without quotes",
@@ -97,90 +90,93 @@ def test_one_error_anywhere_changes_nothing(file: Path) -> None:
     assert (reloader.settings, server.applied, server.outcomes) == (before, [], [False])
 
 
-def test_a_fault_while_applying_changes_nothing_and_the_next_reload_works(file: Path) -> None:
+async def test_a_fault_while_applying_changes_nothing_and_the_next_reload_works(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = reloader_of(config.load_settings(file), server)
     file.write_text("verdict: {spam: 0.8}\n")
     server.fault = RuntimeError("broken")
 
-    assert reload(reloader).problems == ("an internal error; see the log",)
+    assert (await reloader.reload()).problems == ("an internal error; see the log",)
     assert reloader.settings.verdict.spam == 0.9
 
     server.fault = None
-    assert reload(reloader).changed == ("verdict.spam",)
+    assert (await reloader.reload()).changed == ("verdict.spam",)
     assert server.outcomes == [False, True]
 
 
-def test_a_file_that_was_removed_changes_nothing(file: Path) -> None:
+async def test_a_file_that_was_removed_changes_nothing(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = reloader_of(config.load_settings(file), server)
     file.unlink()
 
-    assert reload(reloader).problems == (f"{file}: must be a readable file (No such file or directory)",)
+    assert (await reloader.reload()).problems == (f"{file}: must be a readable file (No such file or directory)",)
 
 
-def test_a_pipe_is_not_waited_for(file: Path) -> None:
+async def test_a_pipe_is_not_waited_for(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = reloader_of(config.load_settings(file), server)
     file.unlink()
     os.mkfifo(file)
 
-    assert reload(reloader).problems == (f"{file}: must be a regular file to be read again",)
+    assert (await reloader.reload()).problems == (f"{file}: must be a regular file to be read again",)
 
 
-def test_a_file_that_cannot_be_read_to_its_end_is_given_up(file: Path, tmp_path: Path) -> None:
+async def test_a_file_that_cannot_be_read_to_its_end_is_given_up(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.daemon.reloader.READ_SECONDS", 0.05)
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = reloader_of(config.load_settings(file), server)
     os.mkfifo(tmp_path / "password")
     file.write_text(f"listeners: {{http: {{password_file: {tmp_path / 'password'}}}}}\nverdict: {{spam: 0.8}}\n")
 
-    assert reloader.reload(read(reloader, 0.05)).problems == (f"{file}: not read within 10 s",)
+    assert (await reloader.reload()).problems == (f"{file}: not read within 0.05 s",)
     assert reloader.settings.verdict.spam == 0.9
 
     (tmp_path / "password").write_text("found at last")
 
 
-def test_of_many_problems_the_first_are_returned(file: Path) -> None:
+async def test_of_many_problems_the_first_are_returned(file: Path) -> None:
     server = FakeServer()
-    reloader = Reloader(config.load_settings(file), server.apply, server)
+    reloader = reloader_of(config.load_settings(file), server)
     file.write_text("".join(f"key{number}: 1\n" for number in range(500)))
 
-    problems = reload(reloader).problems
+    problems = (await reloader.reload()).problems
 
     assert len(problems) == 21
     assert problems[-1] == "and 480 more"
 
 
-def test_the_file_is_the_one_of_the_start_wherever_the_daemon_is_now(
+async def test_the_file_is_the_one_of_the_start_wherever_the_daemon_is_now(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     server = FakeServer()
-    reloader = Reloader(config.load_settings(Path("nbstream.yaml")), server.apply, server)
+    reloader = reloader_of(config.load_settings(Path("nbstream.yaml")), server)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     Path("nbstream.yaml").write_text("verdict: {spam: 0.7}\n")
     file.write_text("verdict: {spam: 0.8}\n")
 
-    answer = reload(reloader)
+    answer = await reloader.reload()
 
     assert (answer.file, reloader.settings.verdict.spam) == (str(file), 0.8)
 
 
-def test_without_a_file_at_the_start_the_usual_places_are_looked_at_again(
+async def test_without_a_file_at_the_start_the_usual_places_are_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
     monkeypatch.setattr("nbstream.daemon.config.loading.SYSTEM_FOLDER", tmp_path / "none")
     server = FakeServer()
-    reloader = Reloader(config.load_settings(config.find_config_file(None)), server.apply, server)
-    assert (reloader.file, reload(reloader).file) == (None, None)
+    reloader = reloader_of(config.load_settings(config.find_config_file(None)), server)
+    assert (reloader.file, (await reloader.reload()).file) == (None, None)
 
     (tmp_path / "nbstream.yaml").write_text("verdict: {spam: 0.8}\n")
-    answer = reload(reloader)
+    answer = await reloader.reload()
     assert (answer.file, answer.changed) == (str(tmp_path / "nbstream.yaml"), ("verdict.spam",))
 
     (tmp_path / "nbstream.yaml").unlink()
-    assert reload(reloader).changed == ("verdict.spam",)
+    assert (await reloader.reload()).changed == ("verdict.spam",)
     assert reloader.file is None

@@ -18,6 +18,7 @@ from nbstream.daemon.assembly.store import RedisClients
 from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
+from nbstream.daemon.server_parts import ServerParts
 from nbstream.engine.choice import PYTHON
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.runtime import Runtime
@@ -46,6 +47,10 @@ class DrainedListener:
         self._drained.append(self._name)
         if self._fault:
             raise self._fault
+
+
+def make_server(settings: Settings, client: Redis) -> Server:
+    return Server(ServerParts(settings, RedisClients(client, client), DaemonMetrics.create(PYTHON), PYTHON))
 
 
 class EntryWithoutSection(ListenerEntry[Any, Any]):
@@ -77,11 +82,11 @@ async def test_a_drain_that_fails_is_logged_and_all_else_is_drained_and_closed(
     settings = Settings.model_validate(
         {"state_dir": str(tmp_path), "relay": {"next_hop": f"maildir:{tmp_path / 'Maildir'}"}}
     )
-    server = Server(settings, PYTHON, DaemonMetrics.create(PYTHON))
+    server = make_server(settings, client)
     tasks_before = asyncio.all_tasks()
 
     with caplog.at_level(logging.ERROR):
-        await server.run(RedisClients(client, client), dict, server.stop)
+        await server.run(dict, server.stop)
 
     assert drained == ["first", "second", "last"]
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -114,10 +119,10 @@ async def test_a_lesson_that_is_on_its_way_when_all_is_drained_is_made(
     )
     monkeypatch.setattr(server_module, "LISTENERS", (entry,))
     settings = Settings.model_validate({"state_dir": str(tmp_path)})
-    server = Server(settings, PYTHON, DaemonMetrics.create(PYTHON))
+    server = make_server(settings, client)
     tasks_before = asyncio.all_tasks()
 
-    await server.run(RedisClients(client, client), dict, server.stop)
+    await server.run(dict, server.stop)
 
     assert asyncio.all_tasks() == tasks_before
     assert await Model(client, "default", 3600).entry(PRIZE.key)
@@ -131,14 +136,12 @@ async def test_a_drain_leaves_no_work_of_the_page(
     settings = Settings.model_validate(
         {"state_dir": str(tmp_path), "listeners": {"http": {}}, "relay": {"next_hop": f"smtp://{next_hop}"}}
     )
-    server = Server(settings, PYTHON, DaemonMetrics.create(PYTHON))
+    server = make_server(settings, client)
     token = await PageSessionStore(client, LoginKeys("default")).create_session("read", "ann")
     cookies = {cookie_name(ADMIN_AREA.session_cookie, address): token}
     ready, tasks_before = asyncio.Event(), asyncio.all_tasks()
     with silent, caplog.at_level(logging.ERROR):
-        running = asyncio.create_task(
-            server.run(RedisClients(client, client), lambda: {"http": [http]}, ready.set)
-        )
+        running = asyncio.create_task(server.run(lambda: {"http": [http]}, ready.set))
         await ready.wait()
         async with (
             aiohttp.ClientSession(f"http://{address}", cookies=cookies) as session,

@@ -55,7 +55,7 @@ def waiting(manager: socket.socket) -> list[str]:
 @asynccontextmanager
 async def watched(told: ServiceManager, status: Callable[[], str]) -> AsyncIterator[None]:
     background = BackgroundTasks(lambda _name, _failures: None)
-    told.watch(background, status)
+    told.watch(background, status, lambda: True)
     try:
         yield
     finally:

@@ -43,15 +43,13 @@ def run(options: argparse.Namespace, output: Output) -> None:
     _raise_file_limit()
     signals.shorten_switch_interval()
 
-    workers = _worker_count(settings)
-    if workers > 1:
-        _supervise(options, settings, Supervisor(settings, workers, service_manager), hangups, output)
-        return
-
     async def serve() -> None:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
         reload_wanted = bool(hangups)
-        daemon = Daemon(settings, service_manager)
+        workers = _worker_count(settings)
+        daemon = (
+            Supervisor(settings, workers, service_manager) if workers > 1 else Daemon(settings, service_manager)
+        )
         if reload_wanted:
             daemon.reload()
         hints: list[asyncio.Task[None]] = []
@@ -69,22 +67,6 @@ def run(options: argparse.Namespace, output: Output) -> None:
         signals.end_soon()
 
     uvloop.run(serve())
-
-
-def _supervise(
-    options: argparse.Namespace, settings: Settings, supervisor: Supervisor, hangups: list[int], output: Output
-) -> None:
-    """Run the daemon of several workers."""
-
-    def ready(addresses: ListenAddresses) -> None:
-        if options.hints:
-            output.show(first_steps(settings, options, addresses), styled=True)
-            asyncio.run(show_page_link(settings, addresses, output))
-
-    signals.handle_signals(supervisor.stop, supervisor.reload, signals.handle_at_once)
-    if hangups:
-        supervisor.reload()
-    supervisor.run(ready)
 
 
 def _record_hangups() -> list[int]:
