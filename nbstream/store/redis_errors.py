@@ -1,4 +1,7 @@
-"""What redis-py raises, as the errors of this package, and what it says of the server."""
+"""What redis-py raises, as the errors of this package, and what it says of the server.
+
+The package redis is loaded where it is needed: a model in a file or in memory has none.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,27 @@ import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from redis import exceptions
-from redis.exceptions import AuthenticationError, OutOfMemoryError, RedisError, ResponseError
+from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreForbids, StoreNotPrimary, StoreRefuses, StoreUnavailable
+
+if TYPE_CHECKING:
+    from redis.exceptions import RedisError
 
 # Redis answers this to a write while it cannot write to its disk, while its memory is full (6.2 to a script), and
 # while too few replicas follow it (min-replicas-to-write). The script that learns answers IMPORTING.
 _WRITE_REFUSALS = ("MISCONF", "OOM command not allowed", "NOREPLICAS", "IMPORTING")
 
-# The replies of a server that is not the primary (any more) or cannot serve now, by the classes of redis-py.
-_LOSSES: dict[type[RedisError], str] = {
-    exceptions.ReadOnlyError: "readonly",
-    exceptions.MovedError: "moved",
-    exceptions.AskError: "ask",
-    exceptions.TryAgainError: "tryagain",
-    exceptions.ClusterDownError: "clusterdown",
-    exceptions.MasterDownError: "masterdown",
-    exceptions.BusyLoadingError: "loading",
-    exceptions.AuthenticationError: "noauth",
+# The replies of a server that is not the primary (any more) or cannot serve now, by the class names of redis-py.
+_LOSSES = {
+    "ReadOnlyError": "readonly",
+    "MovedError": "moved",
+    "AskError": "ask",
+    "TryAgainError": "tryagain",
+    "ClusterDownError": "clusterdown",
+    "MasterDownError": "masterdown",
+    "BusyLoadingError": "loading",
+    "AuthenticationError": "noauth",
 }
 # The same in the text of another error: Redis 6.2 puts the error of a command into that of its script, EXEC names
 # why it was discarded, and UNBLOCKED ends a blocking command of a primary that becomes a replica.
@@ -44,6 +48,8 @@ def store_errors() -> Iterator[None]:
 
     The original error is the cause of the new one, for the log.
     """
+    from redis.exceptions import RedisError  # noqa: PLC0415 - see the top
+
     try:
         yield
     except (RedisError, OSError) as error:
@@ -67,6 +73,8 @@ def readable_replies() -> Iterator[None]:
 
 def store_error(error: RedisError | OSError) -> StoreUnavailable:
     """The error that stands for an error of redis-py."""
+    from redis.exceptions import AuthenticationError, OutOfMemoryError, ResponseError  # noqa: PLC0415 - see the top
+
     if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
         return StoreForbids(
             "Redis or a Sentinel refuses the password, or wants one: see redis.url, redis.password_file and "
@@ -83,8 +91,9 @@ def store_error(error: RedisError | OSError) -> StoreUnavailable:
 
 def loss_reason(error: RedisError) -> str | None:
     """Why a reply means that the server is not the primary, or cannot serve now, in one word; else None."""
-    for kind, reason in _LOSSES.items():
-        if type(error) is kind:
-            return reason
+    from redis.exceptions import ResponseError  # noqa: PLC0415 - see the top
+
+    if reason := _LOSSES.get(type(error).__name__):
+        return reason
     code = _LOSS_TEXT.search(str(error)) if isinstance(error, ResponseError) else None
     return code[1].lower() if code else None
