@@ -2,8 +2,8 @@
 
 Rules: only the main process tells something, and its children get none of the variables. A datagram is sent
 without waiting: a service manager that does not read must not hold up mail. The state is sent again until the
-system took it. The watchdog gets its signs of life from the event loop that serves mail, or from the loop
-that watches over the workers: one that stands sends none, and the service manager ends the daemon.
+system took it. The watchdog gets its signs of life from the event loop of the main process: one that stands sends
+none, and the service manager ends the daemon.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ class Supervisor(MainProcess):
             self._sockets = ListenerSockets(self._settings, for_workers=True)
             stack.callback(self._sockets.close)
             async with self._reload_and_answer(self._metrics) as background:
-                background.every("workers", BEAT_SECONDS, self._count_beats, waits_first=True)
+                background.every("beat", BEAT_SECONDS, self._count_beats, waits_first=True)
                 await self._keep_all_serving(self._sockets, on_ready)
 
     async def _keep_all_serving(self, sockets: ListenerSockets, on_ready: Callable[[], None]) -> None:
@@ -299,7 +299,9 @@ class Supervisor(MainProcess):
         finally:
             loop.remove_reader(connection)
         code = await worker.reap()
-        if code == FAILED_FOR_GOOD and not self._stop.is_set():
+        if self._stop.is_set():
+            return ""
+        if code == FAILED_FOR_GOOD:
             raise WorkerFailedForGood(worker.failure)
         if worker.failure and not self._any_was_ready:
             raise WorkerFailed(worker.failure)
