@@ -63,19 +63,3 @@ def test_a_form_of_another_origin_is_refused_even_if_it_knows_the_token(
     assert [problem for problem in visitor.take_problems() if problem.startswith("answer: 403")]
     visitor.page.goto(f"{empty_site.origin}/ui/teaching")
     expect(visitor.page.get_by_role("button", name="Log out")).to_be_visible()
-
-
-def test_no_other_origin_shows_the_page_in_a_frame(
-    visit: OpenVisitor, empty_site: Site, elsewhere: str, tmp_path: Path
-) -> None:
-    visitor = visit(elsewhere)
-    visitor.origins.append(empty_site.origin)
-    empty_site.log_in(visitor)
-    frame = f'<iframe src="{empty_site.origin}/ui/teaching"></iframe>'
-    (tmp_path / "page.html").write_text(f"<link rel=icon href=data:,>{frame}")
-
-    with visitor.page.expect_console_message(lambda message: "frame-ancestors" in message.text):
-        visitor.go("/page.html")
-
-    expect(visitor.page.frame_locator("iframe").get_by_role("heading", name="Teaching")).to_have_count(0)
-    visitor.take_problems()  # that the frame was refused

@@ -105,33 +105,6 @@ def test_keys_do_what_they_do_in_mail_programs(visit: OpenVisitor, small_site: S
     expect(field).to_have_value("jhx")
 
 
-def test_the_line_that_has_the_focus_is_taught_and_links_lead_on(visit: OpenVisitor, small_site: Site) -> None:
-    visitor = visit(small_site.origin)
-    small_site.log_in(visitor)
-    visitor.go("/ui/messages?verdict=spam")
-    page, keys = visitor.page, visitor.page.keyboard
-    links = [str(link.get_attribute("href")) for link in page.locator("td > a").all()]
-    line = page.locator("tbody tr").nth(1)
-
-    keys.press("s")  # no line has the focus
-    keys.press("j")
-    keys.press("j")
-    for key, said in (("s", "learned as spam"), ("h", "relearned as ham"), ("u", "The lesson was taken back")):
-        keys.press(key)
-        expect(line.locator("[data-learned]")).to_contain_text(said)
-    expect(page.get_by_text("learned as spam")).to_have_count(0)
-
-    keys.press("Enter")
-    page.wait_for_url(f"**{links[1]}")
-    page.get_by_role("link", name="The message before").click()
-    page.wait_for_url(f"**{links[0]}")
-    expect(page.get_by_role("link", name="The message before")).to_have_count(0)
-    page.get_by_role("link", name="The next message").click()
-    page.wait_for_url(f"**{links[1]}")
-    page.get_by_role("link", name="Back to the list").click()
-    page.wait_for_url("**/ui/messages?verdict=spam")
-
-
 @pytest.fixture
 def quarantine_site(tmp_path: Path, redis_binary: Path) -> Iterator[Site]:
     """A daemon that was taught, and has spam in its quarantine, which others count in ``small_site``."""

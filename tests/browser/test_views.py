@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site
@@ -148,25 +147,6 @@ def faults_by_view(visitor: Visitor, *, has_axe: bool = True) -> dict[str, list[
     paths = [*all_views(visitor), *first_messages(visitor)]
     found = {path: faults(visitor, path, has_axe=has_axe) for path in paths}
     return {path: of_view for path, of_view in found.items() if of_view}
-
-
-def test_the_key_for_the_next_line_goes_on_to_the_next_page(visit: OpenVisitor, large_site: Site) -> None:
-    visitor = visit(large_site.origin)
-    large_site.log_in(visitor)
-    visitor.go("/ui/messages")
-    items, keys = visitor.page.locator("td > a"), visitor.page.keyboard
-
-    keys.press("k")
-    expect(items.last).to_be_focused()
-    keys.press("j")
-    visitor.page.wait_for_url("**/ui/messages?older=*")
-    expect(visitor.page.locator("details.keys")).to_be_visible()  # the script runs
-    keys.press("k")
-    keys.press("Enter")
-    visitor.page.wait_for_url("**/ui/messages/*")
-    expect(visitor.page.locator("details.keys")).to_be_visible()
-    keys.press("j")
-    visitor.page.wait_for_url("**/ui/messages?older=*")
 
 
 @pytest.mark.parametrize("name", ["empty_site", "small_site", "large_site"])

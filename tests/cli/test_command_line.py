@@ -11,7 +11,6 @@ import pytest
 
 from nbstream.cli.command_line import build_parser
 from nbstream.cli.exit_codes import EX_USAGE
-from nbstream.cli.main import main
 
 
 def refused(words: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -50,14 +49,6 @@ def test_the_configuration_is_named_before_or_after_the_command(words: str) -> N
     assert build_parser().parse_args(words.split()).config == Path("nb.yaml")
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["--conf nb.yaml status", "status --js", "undo --y", "undo --actor=a --yes=", "quarantine list --verb"],
-)
-def test_an_option_is_written_out_in_full(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert words.split()[-2 if words.startswith("--") else -1].partition("=")[0] in refused(words, capsys)
-
-
 def test_no_word_can_move_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert refused("status \x1b[2J", capsys).endswith("unrecognized arguments: ?[2J\n")
 
@@ -81,17 +72,6 @@ def test_an_empty_path_is_not_the_folder_that_one_is_in(words: str, capsys: pyte
 
     assert ended.value.code == EX_USAGE
     assert "empty" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("words", ["config check a.yaml -c b.yaml", "-c b.yaml config check a.yaml"])
-def test_one_file_of_a_configuration_is_checked_not_another(
-    words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(words.split())
-
-    assert ended.value.code == EX_USAGE
-    assert "one FILE is checked: give it with or without -c" in capsys.readouterr().err
 
 
 def all_parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

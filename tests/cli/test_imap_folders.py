@@ -74,13 +74,6 @@ def test_what_is_known_of_the_same_folder_is_not_read_again(uid_validity: int, f
     assert any(b"FETCH" in line for line in server.lines) is (first == 1)
 
 
-def test_without_uidvalidity_nothing_is_known() -> None:
-    messages, _, server = read(*WHOLE[:3], b"%b OK done\r\n", *WHOLE[4:], known=FolderPosition("", 7, 5))
-
-    assert [message.position for message in messages] == [None, None]
-    assert any(b"UID SEARCH UID 1:*" in line for line in server.lines)
-
-
 def test_a_server_that_leaves_at_any_byte_is_an_error_and_what_came_is_read() -> None:
     for index, answer in enumerate(WHOLE):
         for end in range(0, len(answer) - 2, 17):
@@ -150,32 +143,10 @@ def test_a_message_that_is_too_large_or_empty_or_gone_is_left_out() -> None:
     assert read(*WHOLE[:6], b"%b OK done\r\n")[:2] == ([], [])
 
 
-def test_large_messages_are_fetched_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imap, "_BYTES_PER_COMMAND", 30)
-    first, second = CONTENTS.split(b"* 2")
-    messages, errors, server = read(*WHOLE[:7], first + b"%b OK done\r\n", b"* 2" + second)
-
-    assert (len(messages), errors) == (2, [])
-    assert [line.split()[3] for line in server.lines[-2:]] == [b"3", b"5"]
-
-
 def test_a_server_that_sends_little_by_little_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imap, "_COMMAND_SECONDS", 1.0)
     _, errors, _ = read(*WHOLE[:3], b"...")
     assert errors == ["timed out"]
-
-
-def test_a_server_without_auth_plain_gets_login_with_quoted_words() -> None:
-    capability = b"* CAPABILITY IMAP4rev1\r\n%b OK done\r\n"
-    _, errors, server = read(GREETING, capability, *WHOLE[2:], password='a"b\\')
-    assert errors == []
-    assert server.lines[1].endswith(b' LOGIN "ann" "a\\"b\\\\"\r\n')
-
-    _, errors, server = read(GREETING, capability, password="pässwörd")
-    assert errors == ["user name and password must be ASCII at this server"]
-    _, errors, server = read(GREETING, capability, password="x\r\nn3 DELETE INBOX")
-    assert errors == ["user name and password must be ASCII at this server"]
-    assert len(server.lines) == 1
 
 
 def test_a_password_does_not_go_to_another_machine_without_tls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.imap_positions import FolderPositions, LearnedPositions, forget_positions
+from nbstream.cli.imap_positions import FolderPositions, LearnedPositions
 from nbstream.cli.message_files import FolderPosition
 from nbstream.store.state_file import StateFile
 
@@ -43,17 +43,6 @@ def test_a_position_is_that_of_a_folder_a_label_and_a_model(state: StateFile, st
     assert FolderPositions(state, "other", "spam").read(JUNK) is None
 
 
-def test_the_positions_of_a_model_are_forgotten(state: StateFile, stored: FolderPositions) -> None:
-    other = FolderPositions(state, "other", "spam")
-    for positions in (stored, FolderPositions(state, "default", "ham"), other):
-        positions.write([position(1), position(2, INBOX)])
-
-    forget_positions(state, "default")
-
-    assert stored.read(JUNK) is stored.read(INBOX) is None
-    assert other.read(JUNK) == position(1)
-
-
 def test_a_file_that_cannot_be_read_stands_for_no_position(state: StateFile, stored: FolderPositions) -> None:
     stored.write([position(7)])
     state.close()
@@ -84,18 +73,3 @@ def test_the_next_run_tries_again_what_was_not_learned(stored: FolderPositions) 
     positions.save()
 
     assert stored.read(JUNK) == position(1)
-
-
-def test_a_folder_that_cannot_be_written_to_is_said_once(
-    state: StateFile, stored: FolderPositions, capsys: pytest.CaptureFixture[str]
-) -> None:
-    state.path.parent.touch()
-    positions = LearnedPositions(stored)
-    for uid in (1, 2):
-        positions.begin(position(uid))
-        positions.finish(is_learned=True)
-        positions.save()
-
-    assert capsys.readouterr().err == (
-        f"nbstream: {state.path.parent}: File exists; the next run reads all messages of the folders again\n"
-    )

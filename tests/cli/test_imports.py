@@ -56,14 +56,6 @@ def test_what_only_the_arguments_decide_loads_nothing_heavy(words: list[str], co
     assert loaded(*words, code=code) == set()
 
 
-def test_what_only_the_file_decides_loads_what_reads_it(tmp_path: Path) -> None:
-    config = tmp_path / "nb.yaml"
-    config.write_text(f"state_dir: {tmp_path}\nverdict: {{max_false_positive_rate: 0.001}}\n")
-
-    assert loaded("config", "check", str(config)) == {"pydantic", "yaml"}
-    assert loaded("reload", "-c", str(config), code=69) <= {"pydantic", "yaml", "asyncio", "ssl"}
-
-
 @pytest.mark.parametrize("words", [["status"], ["check", "-"], ["learn", "ham", "-"]], ids=" ".join)
 def test_what_asks_redis_loads_nothing_that_serves(
     words: list[str], shared_redis: RedisServer, tmp_path: Path

@@ -87,10 +87,6 @@ def test_the_second_ends_it_at_once_without_a_word() -> None:
     assert done(RUNNING.format(ending=ending)) == (-signal.SIGINT, "ending\n", "")
 
 
-def test_where_it_is_ignored_it_stays_so() -> None:
-    assert done(RUNNING.format(ending="pass"), ignored=True) == (0, "not heard\nending\n", "")
-
-
 @pytest.mark.parametrize("command", ["check", "undo --yes"])
 def test_it_ends_a_command_that_redis_hides_it_from(command: str, own_redis: RedisServer, tmp_path: Path) -> None:
     config, box = tmp_path / "nb.yaml", tmp_path / "box"
@@ -108,25 +104,6 @@ def test_it_ends_a_command_that_redis_hides_it_from(command: str, own_redis: Red
     assert (result.returncode, result.stderr) == (EX_INTERRUPTED, "")
     assert result.stdout.count(".eml") < 50
     assert "changes:" not in result.stdout
-
-
-def test_it_ends_an_import_that_redis_hides_it_from(own_redis: RedisServer, tmp_path: Path) -> None:
-    former, config, file = tmp_path / "former.yaml", tmp_path / "nb.yaml", tmp_path / "model"
-    former.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{own_redis.url}'}}\n")
-    config.write_text(f"{former.read_text()}model: {{name: other}}\n")
-    box = tmp_path / "box"
-    box.mkdir()
-    for number in range(50):
-        (box / f"{number}.eml").write_text(f"Subject: number {number}\n\nHello\n")
-    program = ["env", "--default-signal=INT", sys.executable]
-    command = [*program, "-m", "nbstream.cli"]
-    subprocess.run([*command, "learn", "-c", former, "ham", box], check=True, timeout=60)
-    subprocess.run([*command, "export", "-c", former, file], check=True, timeout=60)
-    losing = [*program, "-c", LOST, "import", "-c", str(config), str(file)]
-
-    result = subprocess.run(losing, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
-
-    assert (result.returncode, result.stdout, result.stderr) == (EX_INTERRUPTED, "", "")
 
 
 def test_it_ends_a_command_that_waits_for_something_to_read(shared_redis: RedisServer, tmp_path: Path) -> None:

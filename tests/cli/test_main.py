@@ -118,11 +118,6 @@ def test_teach_check_take_back(run: Run, tmp_path: Path) -> None:
     assert "ready (learned/needed: spam 3/3, ham 4/3)" in run("status").stdout
 
 
-@pytest.mark.parametrize("name", ["", "a" * 101, "ann\nbob", "ann\x1b[31m"])
-def test_a_name_of_a_person_is_one_short_line(run: Run, name: str) -> None:
-    assert run("learn", "spam", "-", "--for", name, text=PRIZE).returncode == 64
-
-
 def test_spam_is_exit_code_1_and_anything_else_0(run: Run, tmp_path: Path) -> None:
     run("learn", "spam", folder(tmp_path / "spam", PRIZE, 60))
     run("learn", "ham", folder(tmp_path / "ham", LUNCH, 60))
@@ -146,20 +141,6 @@ def test_config_check_says_what_is_wrong_without_starting(
 
     assert main(["config", "check", str(config)]) == code
     assert said in "".join(capsys.readouterr())
-
-
-def test_status_says_of_a_broken_file_that_a_daemon_does_not_go_by_it(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "nb.yaml").write_text("verdict: {spam: 0.3}")
-
-    result = run("status")
-
-    assert result.returncode == 78
-    answer, output = result.stderr.splitlines()
-    assert "verdict.spam: found 0.3" in answer
-    assert (
-        output
-        == "a daemon that runs keeps the settings that it has read before; nothing else is known without the file"
-    )
 
 
 def test_a_reader_that_goes_away_is_no_error(run: Run, tmp_path: Path) -> None:

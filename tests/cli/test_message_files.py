@@ -23,12 +23,6 @@ def result(*paths: Path | str) -> list[tuple[str, bytes]]:
     return sources
 
 
-def test_a_file_is_one_message(tmp_path: Path) -> None:
-    (tmp_path / "a.eml").write_bytes(b"Subject: x\n\nFrom me\n")
-
-    assert result(tmp_path / "a.eml") == [(str(tmp_path / "a.eml"), b"Subject: x\n\nFrom me\n")]
-
-
 def test_an_mbox_is_many_and_its_quoting_is_undone(tmp_path: Path) -> None:
     mbox = tmp_path / "box"
     mbox.write_bytes(
@@ -127,29 +121,3 @@ def test_what_is_no_message_is_not_taken_for_one(tmp_path: Path, content: bytes,
 
     assert list(read_messages([str(tmp_path)], errors)) == []
     assert [str(error) for error in errors] == [f"{tmp_path / 'x'}: {what}"]
-
-
-def test_a_folder_without_messages_is_a_note_and_no_error(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in ("plain", "maildir/cur", "maildir/new", "maildir/.Junk/cur"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "maildir/.Junk/cur/1").write_bytes(b"hello")
-
-    assert result(tmp_path / "plain", tmp_path / "maildir") == []
-    assert capsys.readouterr().err == (
-        f"nbstream: {tmp_path / 'plain'}: no message in this folder\n"
-        f"nbstream: {tmp_path / 'maildir'}: no message in this Maildir's own cur and new\n"
-    )
-
-
-def test_nothing_is_taken_out_of_a_pipe_to_count_what_is_in_it(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    end = os.open(pipe, os.O_RDWR)  # both ends: nobody waits
-    os.write(end, b"From: ann@x.example\n\nhello")
-
-    assert count_messages([str(pipe)]) is None
-
-    assert os.read(end, 1000) == b"From: ann@x.example\n\nhello"
-    os.close(end)

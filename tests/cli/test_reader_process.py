@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -16,7 +15,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.cli import message_files, reader_process
-from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE
+from nbstream.cli.exit_codes import EX_INTERRUPTED
 from nbstream.errors import InputError
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.mail.message import Message
@@ -26,7 +25,6 @@ from nbstream.store.model.ledger import unpack_tokens
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.algebra import live_entries, stored, summed
-from tests.harness.delivered import ARRIVED, DELIVERED
 from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import DEADLINE_SECONDS, until
@@ -114,10 +112,6 @@ def source(*paths: Path) -> reader_process.MessageSource:
     )
 
 
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Path) -> None:
     box, missing, binary = tmp_path / "box", tmp_path / "missing", tmp_path / "binary"
     box.write_bytes(mbox(RAWS))
@@ -145,36 +139,6 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     assert [chunk.last for chunk in result] == [False] * (len(result) - 1) + [True]
 
 
-def test_a_delivered_message_has_the_tokens_of_its_check(tmp_path: Path) -> None:
-    file = tmp_path / "delivered"
-    file.write_bytes(DELIVERED)
-    tokenizer, reader = Tokenizer(), MessageReader()
-
-    (chunk,) = reader_process.read_chunks(source(file), tokenizer, reader)
-
-    assert chunk.messages[0].tokenized.tokens == tokenizer.tokenize(reader.read_incoming(ARRIVED)).tokens
-
-
-async def test_where_no_process_more_is_allowed_it_reads_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused() -> int:
-        raise BlockingIOError
-
-    monkeypatch.setattr(os, "fork", refused)
-    box, heard, opened = tmp_path / "box", signal.getsignal(signal.SIGINT), descriptors()
-    box.write_bytes(mbox(RAWS))
-
-    with reader_process.in_own_process(
-        reader_process.read_chunks(source(box), Tokenizer(), MessageReader())
-    ) as chunks:
-        result = [chunk async for chunk in chunks]
-
-    assert sum(len(chunk.messages) for chunk in result) == len(RAWS)
-    assert signal.getsignal(signal.SIGINT) is heard
-    assert descriptors() == opened
-
-
 FAILING = """
 import asyncio
 from nbstream.cli import reader_process
@@ -194,15 +158,6 @@ with reader_process.in_own_process(failing()) as chunks:
     except ReaderProcessFailed as error:
         print(exit_code(error))
 """
-
-
-def test_what_a_reader_fails_of_is_printed_whole_and_not_to_be_tried_again() -> None:
-    # In a process of its own: beside threads, as tests may have, nothing is forked.
-    words = [sys.executable, "-c", FAILING]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=True)
-
-    assert done.stdout == f"{EX_SOFTWARE}\n"
-    assert done.stderr.endswith("ZeroDivisionError: so it is\n")
 
 
 async def test_a_reader_that_is_killed_ends_the_command_and_leaves_whole_lessons(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import cast
 from unittest.mock import Mock
 
 import pytest
 
-from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.daemon import runtime as runtimes
 from nbstream.daemon.assembly.filter import make_filter
 from nbstream.daemon.config import Settings
@@ -30,26 +28,11 @@ def settings_with(**sections: object) -> Settings:
     return Settings.model_validate({"listeners": {**off, **sections}})
 
 
-def test_every_section_of_listeners_has_one_entry_of_its_name() -> None:
-    assert [*ENTRIES] == [entry.name for entry in LISTENERS]
-    assert set(ENTRIES) == set(ListenersSettings.model_fields)
-
-
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_is_on_where_its_own_section_is(name: str) -> None:
     settings = settings_with(**{name: {"listen": "127.0.0.1:25"} if name == "metrics" else {}})
 
     assert [entry.name for entry in LISTENERS if entry.is_on(settings.listeners)] == [name]
-
-
-def test_a_listener_that_is_off_or_has_no_socket_has_no_address() -> None:
-    settings = settings_with(stream={}, spamd={"listen": "unix:/run/spamd.sock"}, smtp={"listen": "[::1]:25"})
-
-    assert {name: entry.listen_address(settings.listeners) for name, entry in ENTRIES.items()} == {
-        **dict.fromkeys(ENTRIES),
-        "smtp": TcpAddress("::1", 25),
-        "spamd": UnixAddress(Path("/run/spamd.sock")),
-    }
 
 
 def test_a_trusted_user_that_does_not_exist_is_named() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -78,38 +76,6 @@ def test_it_is_told_what_the_daemon_does(manager: socket.socket, path: str) -> N
     assert received(manager) == ["STOPPING=1", "STATUS=draining"]
 
 
-def test_a_reload_before_it_serves_or_while_it_drains_is_no_news(manager: socket.socket, path: str) -> None:
-    told = ServiceManager(path)
-
-    with told.reloading():
-        assert waiting(manager) == []
-    told.ready("accepts mail")
-    with told.reloading():
-        told.stopping()
-    with told.reloading():
-        pass
-
-    assert [text.partition("=")[0] for text in waiting(manager)] == ["READY", "RELOADING", "STOPPING"]
-
-
-def test_an_abstract_socket() -> None:
-    name = f"nbstream-{secrets.token_hex(8)}"
-    with bound(f"\0{name}") as manager:
-        ServiceManager(f"@{name}").ready("accepts mail")
-
-        assert received(manager)[0] == "READY=1"
-
-
-async def test_children_get_none_of_the_variables(manager: socket.socket, path: str) -> None:
-    environment = {"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "30000", "WATCHDOG_PID": str(os.getpid()), "HOME": "/"}
-
-    told = ServiceManager.from_environment(environment)
-
-    assert environment == {"HOME": "/"}
-    async with watched(told, str):
-        await until(lambda: waiting(manager) == ["WATCHDOG=1"])
-
-
 @pytest.mark.parametrize(
     "variables", [{"WATCHDOG_USEC": "30000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}, {}]
 )
@@ -143,19 +109,6 @@ def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short_rounds")
-async def test_a_new_status_is_told_once(manager: socket.socket, path: str) -> None:
-    status = "no counts"
-    told = ServiceManager(path)
-    async with watched(told, lambda: status):
-        told.ready(status)
-        assert waiting(manager) == ["READY=1\nSTATUS=no counts"]
-
-        status = "counts"
-
-        await until(lambda: waiting(manager) == ["READY=1\nSTATUS=counts"])
-
-
-@pytest.mark.usefixtures("short_rounds")
 async def test_one_that_does_not_read_holds_up_nothing_and_learns_the_state_later(
     manager: socket.socket, path: str
 ) -> None:
@@ -171,15 +124,6 @@ async def test_one_that_does_not_read_holds_up_nothing_and_learns_the_state_late
         assert set(waiting(manager)) == {"FULL=1"}
 
         await until(lambda: waiting(manager) == ["STOPPING=1\nSTATUS=draining"])
-
-
-@pytest.mark.usefixtures("short_rounds")
-async def test_one_that_is_not_there_is_told_when_it_comes_back(path: str) -> None:
-    told = ServiceManager(path)
-    told.ready("accepts mail")
-    async with watched(told, lambda: "accepts mail"):
-        with bound(path) as manager:
-            await until(lambda: waiting(manager) == ["READY=1\nSTATUS=accepts mail"])
 
 
 async def test_without_a_service_manager_nothing_happens(caplog: pytest.LogCaptureFixture) -> None:

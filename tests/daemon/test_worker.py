@@ -52,13 +52,6 @@ sys.exit(worker.main())
 """
 
 
-def test_why_it_failed_is_told_whatever_characters_that_has() -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with ours, theirs:
-        assert run(FAILING, {}, theirs) == (worker.FAILED_FOR_GOOD, "", "")
-        assert ours.recv(1000).decode() == r"failed /etc/\udcff\ud800.yaml: cannot be read"
-
-
 def test_a_parent_of_another_version_learns_that_it_must_be_restarted() -> None:
     started_by = "import sys; from nbstream.daemon.worker import main; sys.exit(main())"
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

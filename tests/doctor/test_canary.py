@@ -18,9 +18,8 @@ from nbstream.addresses import TcpAddress
 from nbstream.cli.main import main
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import canary
-from nbstream.doctor.canary import find_ways, make_canary, send_canary
+from nbstream.doctor.canary import find_ways, send_canary
 from nbstream.doctor.examination import Site
-from nbstream.mail.message import Message
 from tests.harness.daemon import DaemonProcess, free_port
 from tests.harness.examined_sites import make_site, the
 from tests.harness.redis.redis_server import RedisServer
@@ -211,27 +210,3 @@ async def test_a_mail_server_that_is_not_there_matters_where_no_mail_comes_witho
 
     found = await send_canary(make_site(folder, "listeners: {smtp: null, milter: {}}\n", RUNNING), ADDRESS)
     the(found, canary.NOT_SENT)
-
-
-async def test_a_site_without_a_way_for_mail(folder: Path) -> None:
-    the(await send_canary(make_site(folder, "listeners: {smtp: null}\n", RUNNING), ADDRESS), canary.NO_WAY)
-
-
-async def test_a_site_without_a_daemon(folder: Path) -> None:
-    the(await send_canary(make_site(folder), ADDRESS), canary.NO_DAEMON)
-
-
-def test_no_two_canaries_are_the_same_message() -> None:
-    one, other = make_canary(ADDRESS), make_canary(ADDRESS)
-
-    assert Message(one).key != Message(other).key
-    assert b"\n" not in one.replace(b"\r\n", b"")
-    assert not any(line.startswith(b".") for line in one.split(b"\r\n"))
-
-
-def test_only_a_mail_address_gets_one() -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--canary", "ann@example.org> SIZE=1\r\nRSET"])
-
-    assert ended.value.code == 64
-    assert canary.DELIVERED.severity == "ok"

@@ -76,20 +76,6 @@ def verdicts(hams: int, lost: int, spams: int, missed: int) -> tuple[Flags, Flag
     return is_spam, called_spam
 
 
-def test_lam_is_the_average_of_the_logits() -> None:
-    # Odds of 1/99 and 1/4: the root of their product is 0.05025, as a share 0.04785.
-    assert measures.lam_percent(*verdicts(100, 1, 100, 20)) == pytest.approx(4.7847, abs=1e-4)
-    assert measures.lam_percent(*verdicts(100, 7, 50, 7)) == measures.lam_percent(*verdicts(50, 7, 100, 7))
-    assert measures.lam_percent(*verdicts(40, 4, 60, 6)) == pytest.approx(10.0)
-
-
-def test_lam_counts_half_a_message_instead_of_none() -> None:
-    # 0 of 99 is taken as 0.5 of 100, odds of 1/199.
-    assert measures.lam_percent(*verdicts(99, 0, 99, 0)) == pytest.approx(0.5)
-    assert measures.lam_percent(*verdicts(99, 99, 99, 99)) == pytest.approx(99.5)
-    assert measures.lam_percent(*verdicts(99, 0, 0, 0)) is None
-
-
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from([0.1, 0.2, 0.5, 0.9])), min_size=1, max_size=60))
 def test_calibration_error_does_not_depend_on_the_order_of_the_stream(cases: list[tuple[bool, float]]) -> None:
     by_probability = sorted(cases)
@@ -112,13 +98,6 @@ def test_calibration_error_of_distinct_probabilities_is_the_mean_over_equal_bins
     # Pairs: means 0.02, 0.30, 0.79; shares of spam 0, 1/2, 1.
     expected = (0.02 + 0.20 + 0.21) / 3
     assert measures.expected_calibration_error(is_spam, probability, bins=3) == pytest.approx(expected)
-
-
-def test_calibration_error_of_a_true_probability_is_zero() -> None:
-    is_spam = np.array([True, False, False, False] * 30)
-
-    assert measures.expected_calibration_error(is_spam, np.full(120, 0.25)) == pytest.approx(0.0)
-    assert measures.expected_calibration_error(is_spam, np.full(120, 0.75)) == pytest.approx(0.5)
 
 
 def test_without_messages_every_measure_is_undefined() -> None:

@@ -31,20 +31,10 @@ def case(label: str, verdict: Verdict = Verdict.HAM, state: ModelState = READY) 
     )
 
 
-def test_immediate_learns_every_label_at_once() -> None:
-    regime, cases = parse_regime("immediate"), [case("spam"), case("ham")]
-
-    assert [list(regime(labelled)) for labelled in cases] == [[cases[0]], [cases[1]]]
-
-
 def test_delayed_learns_a_label_after_that_many_other_messages_and_never_the_last_ones() -> None:
     regime, cases = parse_regime("delayed:2"), [case("spam") for _ in range(4)]
 
     assert [list(regime(labelled)) for labelled in cases] == [[], [], [cases[0]], [cases[1]]]
-
-
-def test_none_learns_no_label() -> None:
-    assert not parse_regime("none")(case("spam", state=LEARNING))
 
 
 @pytest.mark.parametrize("regime", ["errors", "unsure"])
@@ -63,12 +53,6 @@ def test_errors_and_unsure_learn_the_label_of_a_wrong_verdict(
     regime: str, label: str, verdict: Verdict, learned: bool
 ) -> None:
     assert bool(parse_regime(regime)(case(label, verdict))) is learned
-
-
-@pytest.mark.parametrize("label", ["spam", "ham"])
-def test_only_unsure_learns_the_label_of_an_unsure_verdict(label: str) -> None:
-    assert parse_regime("unsure")(case(label, Verdict.UNSURE))
-    assert not parse_regime("errors")(case(label, Verdict.UNSURE))
 
 
 @pytest.mark.parametrize("regime", ["errors", "unsure"])
@@ -122,13 +106,6 @@ def test_inbox_learns_the_label_of_mail_in_the_wrong_folder_alone(
     label: str, verdict: Verdict, moved: bool
 ) -> None:
     assert learned(parse_regime("inbox:1,1,0"), stream((label, verdict))) == [1] * moved
-
-
-@pytest.mark.parametrize(("draw", "moved"), [(0.19, [1, 2]), (0.2, [2]), (0.39, [2]), (0.4, [])])
-def test_inbox_moves_spam_with_one_probability_and_ham_with_the_other(draw: float, moved: list[int]) -> None:
-    cases = stream(("spam", Verdict.HAM), ("ham", Verdict.SPAM), draw=draw)
-
-    assert learned(parse_regime("inbox:0.2,0.4,0"), cases) == moved
 
 
 def test_the_delay_of_inbox_is_counted_in_messages_and_not_in_corrections() -> None:

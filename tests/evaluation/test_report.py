@@ -58,24 +58,6 @@ def test_ham_of_a_new_sender_domain_is_counted_beside_all_other_ham() -> None:
     assert line in report.to_text().splitlines()
 
 
-def test_skipped_messages_are_not_measured() -> None:
-    members = report_members(ROWS, skip=3)
-
-    assert (members["messages"], members["spam"], members["ham"], members["skip"]) == (3, 2, 1, 3)
-    assert (members["hm_percent"], members["sm_percent"], members["one_minus_auc_percent"]) == (0.0, 0.0, 0.0)
-    assert members["seconds_per_message"] == 0.25 / 6
-
-
-def test_an_undefined_measure_is_null() -> None:
-    empty, only_ham = report_members(()), report_members(ROWS[1:3])
-
-    counts = {"messages", "spam", "ham", "learned", "autolearned", "regime", "seed", "label_noise", "skip"}
-    counts |= {"corrections", "contradictions", "taught", "threshold_path", "first_contacts"}
-    assert {name for name, value in empty.items() if value is not None} == counts
-    assert only_ham["hm_percent"] == 50.0
-    assert only_ham["sm_percent"] is only_ham["lam_percent"] is only_ham["one_minus_auc_percent"] is None
-
-
 def test_scores_come_back_from_their_table_as_they_were() -> None:
     file = io.StringIO()
 

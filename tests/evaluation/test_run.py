@@ -30,7 +30,6 @@ from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model as StoredModel
 from nbstream.store.model.model import temporary_model
 from nbstream.store.settings import MinLearnedSettings, ModelSettings
-from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.letters import letters
 
 SETTINGS = Settings(model=ModelSettings(min_learned=MinLearnedSettings(spam=3, ham=3)))
@@ -92,13 +91,6 @@ async def test_the_draws_of_a_message_do_not_depend_on_what_was_labelled_before(
 
     assert moved[0] == moved[1]
     assert 0 < len(moved[0]) < 40
-
-
-async def test_a_flipped_label_is_a_mistake_about_the_folder_too() -> None:
-    result = await run_over(stream(60), EvaluationOptions("inbox:1,1,0", label_noise=1.0, taught=30))
-
-    misplaced = [row for row in result.rows[30:] if row.verdict.is_spam == (row.label == "spam")]
-    assert result.labels.corrections == len(misplaced) == result.learned - 30
 
 
 def checked(probability: float) -> Check:
@@ -164,45 +156,11 @@ async def test_noise_flips_learned_labels_and_no_measured_one() -> None:
     assert result.learned == 200
 
 
-async def test_the_seed_determines_the_noise() -> None:
-    runs = [(await run_over(stream(60), EvaluationOptions(label_noise=0.2, seed=seed))).rows for seed in (1, 1, 2)]
-
-    assert runs[0] == runs[1]
-    assert runs[0] != runs[2]
-
-
-async def test_the_result_counts_distinct_tokens_of_learned_messages() -> None:
-    texts = ["one two two", "one two three four"]
-    distinct = [set(Tokenizer().tokenize(Message.from_text(text)).tokens.all) for text in texts]
-
-    result = await run_over(
-        [LabelledContent("ham", texts[0]), LabelledContent("spam", texts[1]), LabelledContent("ham", texts[0])]
-    )
-
-    assert {b"body:one", b"body:two"} <= distinct[0]
-    assert result.tokens_per_message == sum(map(len, distinct)) / 2
-
-
 async def test_verdict_headers_from_outside_have_no_effect() -> None:
     verdict_headers = {"spam": b"X-Spam-Flag: YES\n", "ham": b"X-Nbstream: ham\n"}
     with_headers = [LabelledContent(label, verdict_headers[label] + raw) for label, raw in letters(40)]
 
     assert (await run_over(with_headers)).rows == (await run_over(stream(40))).rows
-
-
-async def test_a_text_that_looks_like_mail_is_read_as_text() -> None:
-    contents: dict[str, str | bytes] = {
-        "ham": "Subject: lunch\n\nCome along",
-        "spam": b"Subject: lunch\n\nCome along",
-    }
-    model = MemoryModel()
-    await run_over([LabelledContent(label, content) for label, content in contents.items()], model=model)
-
-    rows, _ = await model.look_up([b"fields:none", b"body:subject", b"subject:lunch"])
-
-    as_text, as_mail = (rows > 0).T.tolist()
-    assert as_text == [True, True, False]
-    assert as_mail == [False, False, True]
 
 
 def with_repetitions(count: int) -> list[LabelledContent]:
@@ -291,10 +249,6 @@ def test_the_first_word_says_the_verdict(field: str, verdict: str | None) -> Non
     message = f"From: a@x.example\n{field}\nX-Other: yes\n\nX-Spam: yes\n".encode()
 
     assert read_verdict(message, field.partition(":")[0].upper()) == verdict
-
-
-def test_a_message_without_the_field_has_no_verdict() -> None:
-    assert read_verdict(b"From: a@x.example\r\n\r\nX-Spam: yes\r\n", "X-Spam") is None
 
 
 def test_both_filters_are_measured_on_the_messages_that_both_have_judged() -> None:

@@ -36,13 +36,6 @@ def test_what_follows_the_path_in_an_index_is_ignored(tmp_path: Path) -> None:
     assert len(list(read_stream(index).messages)) == 2
 
 
-@pytest.mark.parametrize("limit", [0, 3, 9])
-def test_a_limit_above_the_number_of_messages_gives_all(tmp_path: Path, limit: int) -> None:
-    stream = read_stream(write_corpus(tmp_path / "corpus", 5)).limited_to(limit)
-
-    assert stream.count == len(list(stream.messages)) == min(limit, 5)
-
-
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -63,12 +56,6 @@ def test_a_table_gives_its_texts(tmp_path: Path, name: str, text: str) -> None:
     ]
     last_line = text.rstrip().replace("\r", "").count("\n") + 1
     assert messages[-1].name == f"{tmp_path / name}:{last_line}"
-
-
-def test_a_line_separator_that_csv_does_not_know_stays_in_its_text(tmp_path: Path) -> None:
-    stream = read_stream(write_text(tmp_path / "a.csv", "spam,one\u2028two\x0bthree\nham,x\n"))
-
-    assert [message.content for message in stream.messages] == ["one\u2028two\x0bthree", "x"]
 
 
 def test_a_file_whose_second_line_names_a_file_is_an_index(tmp_path: Path) -> None:

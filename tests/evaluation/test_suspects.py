@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import io
 
-import pytest
-
 from nbstream.daemon.assembly.filter import make_filter
 from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.daemon.config import Settings
-from nbstream.evaluation import suspects
 from nbstream.evaluation.run import CachingTokenizer, EvaluationOptions, EvaluationRow, evaluate
 from nbstream.evaluation.streams import LabelledContent
 from nbstream.evaluation.suspects import SuspectRow, list_suspects, write_suspects
@@ -45,23 +42,6 @@ async def test_flipped_labels_are_suspects_and_right_ones_are_none() -> None:
     assert {each.row.name for each in found} == {f"{number}.eml" for number in flipped}
     doubts = [each.suspect.doubt for each in found]
     assert doubts == sorted(doubts, reverse=True)
-
-
-async def test_messages_with_the_same_wrong_label_are_found_although_they_support_each_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    footer = b"\n".join(b"footer%d of the list" % n for n in range(5))
-    spam = iter([raw for label, raw in letters(60, seed=8) if label == "spam"])
-    wrong = [next(spam) + footer * (n % 2) for n in range(8)]
-    messages = [LabelledContent(label, raw) for label, raw in letters(300)]
-    messages += [LabelledContent("ham", raw, f"wrong {n}") for n, raw in enumerate(wrong)]
-
-    found = {each.row.name for each in await suspects_of(messages)}
-    monkeypatch.setattr(suspects, "_MAX_ROUNDS", 1)
-    found_at_once = {each.row.name for each in await suspects_of(messages)}
-
-    assert found == {f"wrong {n}" for n in range(8)}
-    assert found_at_once < found
 
 
 def test_the_file_has_a_line_for_each_suspect_whatever_its_name_is() -> None:

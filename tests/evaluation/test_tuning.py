@@ -7,7 +7,6 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,17 +57,6 @@ def test_counts_equal_decisions_one_by_one(pairs: Pairs, thresholds: Thresholds)
         }
 
 
-@given(labelled, st.integers(0, 60))
-def test_a_sample_after_a_time_has_what_was_labelled_later(pairs: Pairs, at: int) -> None:
-    sample = LabelledSample.from_prequential_scores(
-        prequential_scores(pairs), float(at)
-    )  # the n-th is labelled at n
-
-    later = [sorted(p for own_label, p in pairs[at:] if own_label == label) for label in ("ham", "spam")]
-    assert [sample.hams.tolist(), sample.spams.tolist()] == later
-    assert sample.left_out == min(at, len(pairs))
-
-
 @given(labelled, st.lists(st.sampled_from((*PROBABILITIES, 0.0, 0.3, math.inf)), min_size=1, max_size=8))
 def test_many_thresholds_at_once_give_the_counts_of_each_alone(pairs: Pairs, thresholds: list[float]) -> None:
     sample = LabelledSample.from_prequential_scores(prequential_scores(pairs))
@@ -108,20 +96,6 @@ def test_changes_are_the_verdicts_that_differ(pairs: Pairs, before: Thresholds, 
             for thresholds in (before, after)
         ]
         assert errors.called_spam_change(label) == hits[1] - hits[0]
-
-
-def test_the_cost_is_relative_to_missing_all_spam() -> None:
-    mail = [("ham", 0.99)] * 2 + [("ham", 0.1)] * 98 + [("spam", 0.9)] * 4 + [("spam", 0.999)] * 46
-    errors = tuning.count_errors(
-        LabelledSample.from_prequential_scores(prequential_scores(mail)), np.array([0.95])
-    )
-
-    estimate = errors.relative_cost(9)
-    cost, low, high = (float(values[0]) for values in (estimate.value, estimate.lower, estimate.upper))
-    assert cost == pytest.approx((9 * 2 + 4) / 50)
-    # Wilson: 2 of 100 is 0.0055 to 0.0700, 4 of 50 is 0.0315 to 0.1884; a ham weighs 9 x 100/50 of spam's share.
-    assert low == pytest.approx(0.44 - math.hypot(18 * (0.02 - 0.0055), 0.08 - 0.0315), abs=2e-3)
-    assert high == pytest.approx(0.44 + math.hypot(18 * (0.0700 - 0.02), 0.1884 - 0.08), abs=2e-3)
 
 
 @given(labelled, st.sampled_from(PROBABILITIES), st.floats(1, 9999))

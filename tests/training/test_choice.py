@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import fields
 
 import pytest
 
@@ -84,13 +82,6 @@ def test_a_message_in_both_classes_is_left_out_and_of_copies_one_is_learned() ->
     assert choice.left_out == {Skipped.BOTH: 2, Skipped.COPY: 1}
 
 
-def test_letters_that_nothing_tells_from_each_other_are_left_out() -> None:
-    """The ledger takes them for one message: each run would turn it over again."""
-    empty = MessageHeader()
-    choice = choose_of([message("Junk", 1, header=empty), message("Archive", 2, header=empty)])
-    assert choice.left_out == {Skipped.NAMELESS: 2}
-
-
 def test_each_class_is_in_the_order_of_time_and_both_are_mixed_evenly() -> None:
     spam = [message("Junk", number) for number in (90, 70, 80)]
     ham = [message("Archive", number) for number in (6, 1, 2, 3, 4, 5)]
@@ -138,36 +129,3 @@ def test_both_classes_are_learned_of_the_months_that_have_both() -> None:
     choice = choose_of([*spam, *ham])
     assert months_learned(choice) == {("ham", 2): ENOUGH, ("spam", 2): ENOUGH}
     assert choice.left_out == {Skipped.HAM_ALONE: 40, Skipped.SPAM_ALONE: 30}
-
-
-def test_where_common_months_have_too_little_of_a_class_the_nearest_months_are_taken_too() -> None:
-    spam = of_month("Junk", 5, ENOUGH)
-    ham = [
-        of_month("Archive", month, count) for month, count in ((0, 70), (2, 80), (4, 600), (5, ENOUGH - 600 - 1))
-    ]
-    choice = choose_of([*spam, *(one for of_one in ham for one in of_one)])
-    assert months_learned(choice) == {
-        ("spam", 5): ENOUGH,
-        ("ham", 5): ENOUGH - 601,
-        ("ham", 4): 600,
-        ("ham", 2): 80,
-    }
-    assert choice.left_out == {Skipped.HAM_ALONE: 70}
-
-
-@pytest.mark.parametrize("spam_month", [3, None], ids=["no common month", "no spam"])
-def test_where_no_month_has_both_classes_all_is_learned(spam_month: int | None) -> None:
-    ham = [*of_month("Archive", 0, 300), *of_month("Archive", 1, 200)]
-    choice = choose_of([*ham, *([] if spam_month is None else of_month("Junk", spam_month, 100))])
-    assert Counter(label for _, label, _ in learned(choice))["ham"] == 500
-    assert not choice.left_out
-
-
-def test_a_candidate_takes_some_hundred_bytes() -> None:
-    candidates = Candidates()
-    candidates.add_account(Account("ann", "/mail/ann"), (message("Archive", number) for number in range(1000)))
-    values = [getattr(candidates, field.name) for field in fields(candidates)]
-    columns = [value for value in values if isinstance(value, array)]
-    assert sum(column.itemsize for column in columns) + 60 < 120  # with a locator of 60 bytes
-    assert {len(column) for column in columns} == {1000}
-    assert len(candidates.locators) < 4 * 1000

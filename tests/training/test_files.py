@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 from pathlib import Path
 
@@ -66,12 +65,6 @@ def test_the_folders_of_a_maildir_have_dots_between_their_levels(tmp_path: Path)
     }
 
 
-def test_maildirs_may_lie_within_maildirs(tmp_path: Path) -> None:
-    for folder in ("", "Junk", "Archive/2024"):
-        put(tmp_path / "ann" / folder, 1)
-    assert folders(Site(tmp_path)) == {"INBOX": "inbox", "Junk": "junk", "Archive/2024": "archive"}
-
-
 def test_a_tree_of_mboxes_has_its_folders_and_other_files_are_none(tmp_path: Path) -> None:
     (tmp_path / "ann" / "Archive").mkdir(parents=True)
     for name in ("Junk", "Archive/2024"):
@@ -79,16 +72,6 @@ def test_a_tree_of_mboxes_has_its_folders_and_other_files_are_none(tmp_path: Pat
     (tmp_path / "ann" / "notes.txt").write_text("From the top\n")
     (tmp_path / "ann" / ".hidden").write_bytes(MBOX_LINE + raw(1))
     assert folders(Site(tmp_path)) == {"Junk": "junk", "Archive/2024": "archive"}
-
-
-def test_an_account_may_be_one_mbox(tmp_path: Path) -> None:
-    (tmp_path / "ann").write_bytes(MBOX_LINE + b"Status: RO\nX-Status: AF\n" + raw(1) + b"\n" + MBOX_LINE + raw(2))
-    site = Site(tmp_path)
-    assert [(message.folder.name, message.flags) for message in site.messages()] == [
-        ("INBOX", SEEN),
-        ("INBOX", MessageFlags.NONE),
-    ]
-    assert site.read(site.places()) == [(0, b"Status: RO\nX-Status: AF\n" + raw(1)), (1, raw(2))]
 
 
 def test_a_sender_who_writes_the_flags_of_an_mbox_himself_teaches_no_ham(tmp_path: Path) -> None:
@@ -140,14 +123,6 @@ def test_only_the_last_letters_of_an_mbox_are_looked_at(tmp_path: Path, monkeypa
     assert any("older ones are left out" in why for why in site.reasons)
 
 
-def test_a_deep_folder_ends_at_the_bound(tmp_path: Path) -> None:
-    put(tmp_path / "ann" / "/".join("x" * 15), 1)
-    put(tmp_path / "ann" / "y", 1)
-    site = Site(tmp_path)
-    assert set(folders(site)) == {"y"}
-    assert any("levels" in why for why in site.reasons)
-
-
 def test_a_letter_whose_flags_have_changed_meanwhile_is_followed(tmp_path: Path) -> None:
     path, new = put(tmp_path / "ann", 1, ""), put(tmp_path / "ann", 2, None)
     site = Site(tmp_path)
@@ -185,22 +160,6 @@ def test_quoted_lines_of_an_mbox_are_as_they_were(tmp_path: Path) -> None:
     assert site.read(site.places()) == [(0, raw(1) + b"\nFrom here on\nFrom the top\n")]
 
 
-def test_the_root_of_the_template_may_be_a_link_of_the_administrator(tmp_path: Path) -> None:
-    put(tmp_path / "disk" / "ann", 1)
-    (tmp_path / "mail").symlink_to(tmp_path / "disk")
-    assert len(Site(tmp_path / "mail").messages()) == 1
-
-
-def test_compressed_and_empty_letters_are_said(tmp_path: Path) -> None:
-    put(tmp_path / "ann", 1, "S").write_bytes(gzip.compress(raw(1)))
-    empty = put(tmp_path / "ann", 2, "S")
-    site = Site(tmp_path)
-    places = site.places()
-    empty.write_bytes(b"\n")
-    assert site.read(places) == []
-    assert [why.split(" ")[1] for why in site.reasons] == ["compressed", "an"]
-
-
 def test_letters_of_a_foreign_user_name_who_may_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "ann", 1)
 
@@ -213,9 +172,3 @@ def test_letters_of_a_foreign_user_name_who_may_read_them(tmp_path: Path, monkey
     assert list(site.source.messages(account, site.skips.append)) == []
     monkeypatch.undo()
     assert "run this as root" in site.reasons[0]
-
-
-def test_the_letter_of_the_server_about_an_mbox_is_none(tmp_path: Path) -> None:
-    own = b"Subject: DON'T DELETE THIS MESSAGE -- FOLDER INTERNAL DATA\n\nx\n\n"
-    (tmp_path / "ann").write_bytes(MBOX_LINE + own + MBOX_LINE + raw(1))
-    assert len(Site(tmp_path).messages()) == 1

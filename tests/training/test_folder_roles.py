@@ -122,10 +122,6 @@ def test_the_folders_around_it_count(name: str, role: FolderRole) -> None:
     assert folder_role(name) is role
 
 
-def test_what_is_in_the_trash_stays_there_whatever_its_attribute_says() -> None:
-    assert folder_role("Trash/Old", [r"\Junk"]) is FolderRole.TRASH
-
-
 def test_each_name_has_one_role() -> None:
     roles = defaultdict(set)
     for name, role in known_names():
@@ -158,8 +154,3 @@ def test_modified_utf_7_is_read_back(name: str) -> None:
 )
 def test_what_is_no_modified_utf_7_is_shown_as_it_stands(raw: bytes, name: str) -> None:
     assert decode_folder_name(raw) == name
-
-
-@given(st.binary())
-def test_every_name_can_be_decoded_and_has_a_role(raw: bytes) -> None:
-    assert folder_role(decode_folder_name(raw)) in FolderRole

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.mail import mbox
-from nbstream.training import mbox_folder
 from nbstream.training.messages import MAX_FOLDERS
 from tests.training.site import MBOX_LINE, Site, put, raw
 
@@ -120,13 +118,6 @@ def test_a_folder_of_any_name_is_read_where_it_lies(tmp_path: Path, name: bytes,
     assert site.skips == []
 
 
-def test_a_letter_of_any_name_is_read(tmp_path: Path) -> None:
-    put(tmp_path / "ann", 1, "S").rename(tmp_path / "ann" / "cur" / os.fsdecode(b"\xff\n\x1b;rm -rf:2,S"))
-    site = Site(tmp_path)
-
-    assert site.read(site.places()) == [(0, raw(1))]
-
-
 # Size and number
 
 
@@ -149,33 +140,6 @@ def test_a_message_of_a_gigabyte_takes_no_memory(tmp_path: Path) -> None:
     assert peak < 120 << 20
 
 
-def test_an_mbox_without_a_line_end_takes_no_memory(tmp_path: Path) -> None:
-    path = tmp_path / "ann"
-    path.write_bytes(MBOX_LINE + raw(1) + b"\n" + MBOX_LINE + bytes(1 << 26))
-    site = Site(tmp_path)
-    tracemalloc.start()
-    sizes = [message.size for message in site.messages()]
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert len(sizes) == 2
-    assert sizes[1] >= 1 << 26
-    assert peak < 20 << 20
-
-
-def test_a_letter_of_very_many_lines_takes_no_memory(tmp_path: Path) -> None:
-    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1) + b">From a\n" * (1 << 19))
-    site = Site(tmp_path)
-    places = site.places()
-    tracemalloc.start()
-    ((_, read),) = site.read(places)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert read == raw(1) + b"From a\n" * (1 << 19)
-    assert peak < 20 << 20
-
-
 def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1))
     os.truncate(tmp_path / "ann", 1 << 30)
@@ -183,16 +147,6 @@ def test_a_file_of_holes_is_not_read(tmp_path: Path) -> None:
 
     assert site.messages() == []
     assert site.reasons == ["has holes, which no mail program leaves"]
-
-
-def test_an_mbox_that_is_larger_than_any_is_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mbox_folder, "_MAX_BYTES", 1000)
-    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1))
-    os.truncate(tmp_path / "ann", 1001)
-    site = Site(tmp_path)
-
-    assert site.messages() == []
-    assert site.reasons == ["is larger than 16 GiB"]
 
 
 @pytest.mark.parametrize("kind", ["folders of Maildir++", "folders", "files"])
@@ -235,21 +189,6 @@ def test_a_folder_that_was_renamed_or_emptied_between_plan_and_lesson_is_said(tm
     assert site.reasons == [GONE, GONE]
 
 
-def test_a_folder_that_goes_while_it_is_listed_ends_with_what_was_seen(tmp_path: Path) -> None:
-    put(tmp_path / "ann", 0, "S").unlink()
-    for number in range(9):
-        put(tmp_path / "ann" / ".Junk", number, "S")
-    site = Site(tmp_path)
-    messages = site.source.messages(site.accounts()[0], site.skips.append)
-    first = next(messages)
-    assert first.folder.name == "Junk"
-    for path in (tmp_path / "ann" / ".Junk" / "cur").iterdir():
-        path.unlink()
-
-    assert list(messages) == []
-    assert site.reasons == [GONE] * 8
-
-
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Another process has the file locked, as a mail server does to deliver."""
@@ -289,21 +228,3 @@ def test_a_letter_that_is_appended_meanwhile_is_not_learned_by_half(tmp_path: Pa
             file.write(parts[1])
         assert site.read(places) == [(0, raw(1))]
         assert site.reasons == [CHANGED]
-
-
-def test_an_mbox_that_grows_as_fast_as_it_is_read_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "ann"
-    path.write_bytes(MBOX_LINE + raw(0) + b"\n")
-    is_separator = mbox.is_separator
-
-    def grow(line: bytes) -> bool:
-        if path.stat().st_size < 1 << 20:  # the test ends where the reader would not
-            with path.open("ab") as file:
-                file.write(MBOX_LINE + raw(1) + b"\n")
-        return is_separator(line)
-
-    site = Site(tmp_path)
-    messages = site.source.messages(site.accounts()[0], site.skips.append)
-    size = path.stat().st_size
-    monkeypatch.setattr(mbox, "is_separator", grow)
-    assert sum(message.size + len(MBOX_LINE) for message in messages) < size + 2 * len(MBOX_LINE + raw(1) + b"\n")

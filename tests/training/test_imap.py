@@ -216,13 +216,6 @@ def test_what_a_hostile_server_sends_is_bounded(step: int, answer: bytes, times:
     assert peak < 100 << 20  # with the answer itself, which the server has in memory too
 
 
-def test_uids_that_no_message_can_have_are_left_out() -> None:
-    found, skipped, server = messages(*WHOLE[:6], b"* SEARCH 0 3 5 5 99999999999\r\n" + DONE, *WHOLE[7:])
-
-    assert (len(found), skipped) == (2, [])
-    assert words(server)[-2].startswith(b"UID FETCH 3,5 ")
-
-
 def test_a_user_without_a_password_is_left_out_before_anything_is_read() -> None:
     skipped: list[SkippedMail] = []
     template = UrlTemplate("mail.example.org", 993, True, "%u")
@@ -261,27 +254,3 @@ def test_the_letters_that_were_chosen_are_read() -> None:
         b"UID FETCH 5,3 (RFC822.SIZE)\r\n",
         b"UID FETCH 5,3 (BODY.PEEK[])\r\n",
     ]
-
-
-def test_of_a_folder_that_was_made_anew_nothing_is_read() -> None:
-    assert contents(*CHOSEN, uid_validity=6)[:2] == (
-        [],
-        ["ann: Junk: the folder was made anew while the mailboxes were read"],
-    )
-
-
-def test_a_letter_that_has_gone_is_said() -> None:
-    gone = ["ann: Junk: has gone while the mailboxes were read"]
-    first = CONTENTS.split(b"* 2")[0]
-
-    assert contents(*CHOSEN[:4], SIZES.split(b"* 2")[0] + DONE, first + DONE)[:2] == ([(9, RAW)], gone)
-    assert contents(*CHOSEN[:5], first + DONE)[:2] == ([(9, RAW)], gone)
-    large = SIZES.replace(b"UID 5 RFC822.SIZE 20", b"UID 5 RFC822.SIZE 99999999")
-    assert contents(*CHOSEN[:4], large, first + DONE)[:2] == ([(9, RAW)], gone)
-
-
-def test_a_folder_that_has_gone_is_said() -> None:
-    assert contents(*LOGIN, b"%b NO it has gone (0.001 + 0.000 secs).\r\n")[:2] == (
-        [],
-        ["ann: Junk: the server refuses EXAMINE: NO it has gone"],
-    )

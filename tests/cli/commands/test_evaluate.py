@@ -65,15 +65,6 @@ def evaluate(config: str, capsys: pytest.CaptureFixture[str]) -> Evaluate:
     return Evaluate(config, capsys)
 
 
-def test_an_index_is_measured_and_said_to_be_one(evaluate: Evaluate, index: str) -> None:
-    code, out, err = evaluate(index)
-
-    spam = sum(label == "spam" for label, _ in letters(COUNT))
-    assert code == 0
-    assert out.startswith(f"{COUNT} measured: {spam} spam, {COUNT - spam} ham; {COUNT} learned (immediate)\n")
-    assert err == f"{index}: read as an index of messages\n"
-
-
 def test_two_heaps_are_merged_in_their_order(evaluate: Evaluate, tmp_path: Path) -> None:
     box, folder = tmp_path / "spam.mbox", tmp_path / "ham" / "cur"
     folder.mkdir(parents=True)
@@ -133,28 +124,6 @@ def test_wrong_usage_is_64(evaluate: Evaluate, arguments: list[str]) -> None:
     assert stopped.value.code == 64
 
 
-@pytest.mark.parametrize(
-    ("regime", "sentence"),
-    [
-        ("first:99999999999999999999", "99999999999999999999 is no whole number from 0 to 999999999"),
-        ("inbox:0.3,..,50", ".. is no number from 0 to 1"),
-        ("spam-only:0.3,0.5,200", "0.5 is no whole number from 0 to 999999999"),
-        (
-            "first:",
-            "first: is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, spam-only, "
-            "spam-only:P,DELAY,KEEP, first:N, none",
-        ),
-    ],
-)
-def test_a_wrong_number_of_a_regime_is_named_and_not_the_regime(
-    evaluate: Evaluate, capsys: pytest.CaptureFixture[str], regime: str, sentence: str
-) -> None:
-    with pytest.raises(SystemExit):
-        evaluate("index", "--regime", regime)
-
-    assert capsys.readouterr().err.endswith(f"argument --regime: {sentence}\n")
-
-
 def test_what_cannot_be_read_is_66_and_of_two_heaps_the_rest_is_measured(
     evaluate: Evaluate, tmp_path: Path
 ) -> None:
@@ -168,14 +137,6 @@ def test_what_cannot_be_read_is_66_and_of_two_heaps_the_rest_is_measured(
     assert code == 66
     assert (json.loads(out)["ham"], json.loads(out)["spam"]) == (1, 1)
     assert err == f"nbstream: {tmp_path / 'gone'}: No such file or directory\n"
-
-
-def test_a_url_that_is_none_is_refused_without_being_shown(evaluate: Evaluate, index: str) -> None:
-    code, _, err = evaluate(index, "--redis", "http://secret@example.org")
-
-    assert code == 78
-    assert "--redis: must be embedded, redis://" in err
-    assert "secret" not in err
 
 
 def started(words: list[str]) -> subprocess.Popen[str]:

@@ -12,9 +12,8 @@ import pytest
 from nbstream.filter import Check, RememberingObserver
 from nbstream.mail.message import Message
 from nbstream.store.model.model import Model
-from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
+from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.settings import MemorySettings
-from nbstream.tokens.tokens import Tokens
 from tests.cli.taught import Taught
 from tests.harness.filters import make_filter
 from tests.harness.letters import letters
@@ -142,31 +141,6 @@ def test_what_was_learned_and_is_no_longer_remembered_is_explained_by_the_ledger
     assert (line["remembered"], line["then"]) == (None, None)
     assert line["learned"]["label"] == "spam"
     assert line["now"]["score"] > 0
-
-
-def test_an_unknown_id_is_66_and_the_others_are_explained(model: Taught, tmp_path: Path) -> None:
-    then = check(model, LETTER)
-
-    out, err = model("explain", NOBODY, str(tmp_path / "missing.eml"), then.id, code=66)
-
-    assert f"id       {then.id}" in out
-    assert err == (
-        f"nbstream: {NOBODY}: unknown id, no daemon remembers it; give the message itself\n"
-        f"nbstream: {tmp_path / 'missing.eml'}: No such file or directory\n"
-    )
-
-
-def test_what_another_program_remembered_is_78(model: Taught) -> None:
-    then = check(model, LETTER)
-
-    async def spoil(model: Model) -> None:
-        name = model.keys.checked(then.id)
-        await model.client.set(name, CheckedMessage(then.id, Tokens((), (b"body:x",)), 0.5, "ham").pack() + b"9")
-
-    model.model(spoil)
-
-    _, err = model("explain", then.id, code=78)
-    assert err == "nbstream: an explanation cannot be read: another program wrote it\n"
 
 
 NASTY = (

@@ -124,51 +124,6 @@ def test_an_index_is_refused_and_the_right_commands_are_named(
     )
 
 
-def test_a_list_of_paths_is_refused_and_the_command_that_is_named_learns_them(
-    taught: Taught, tmp_path: Path
-) -> None:
-    for name in ("one.eml", "1700000000.M1P2.mx:2,S"):
-        (tmp_path / name).write_text(f"Subject: {name}\n\n{BARE_TEXT}")
-    paths = "".join(f"{tmp_path / name}\n" for name in ("1700000000.M1P2.mx:2,S", "one.eml"))
-    (tmp_path / "list.txt").write_text(paths)
-
-    out, err = learn(taught, "spam", str(tmp_path / "list.txt"), str(tmp_path / "one.eml"), code=66)
-
-    assert out.startswith("1 learned as spam: ")
-    (command,) = re.findall(r"a list of paths, not a message; to learn what it lists: (.*)\n", err)
-    learned = subprocess.run(
-        ["bash", "-c", command.replace("nbstream", f"{sys.executable} -m nbstream.cli -c {taught.config}", 1)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert learned.stdout.startswith("1 already learned as spam, 1 learned as spam; ")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "spam and eggs\n",
-        "ham is fine\n",
-        "spam http://x.example/a\n",
-        "ham sandwich.\nspam http://x.example/a\n",
-        "spam list.txt\nham no/such/file\n",
-        "\n folder\n\n",
-        "no/such/file\n",
-        "list.txt is a name\n",
-    ],
-)
-def test_a_text_that_only_resembles_a_list_is_learned(
-    taught: Taught, tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "list.txt").write_text(text)
-
-    assert learn(taught, "spam", str(tmp_path / "list.txt"))[0].startswith("1 learned as spam: ")
-
-
 def test_a_kind_is_learned_checked_and_explained(taught: Taught, tmp_path: Path) -> None:
     taught.config.write_text(
         taught.config.read_text().replace("name: test,", "name: test, classes: [ham, news, spam],")

@@ -41,17 +41,6 @@ def configuration(tmp_path: Path) -> Path:
     return file
 
 
-def test_a_daemon_that_found_no_file_is_not_said_to_go_by_the_named_one(
-    configuration: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with daemon_that_reads(tmp_path, None):
-        assert main(["reload", "-c", str(configuration)]) == 78
-
-    printed = capsys.readouterr()
-    assert "applied" not in printed.out
-    assert f"the defaults are in force, not {configuration}" in printed.err
-
-
 def test_the_file_that_was_applied_is_named(
     configuration: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -70,23 +70,6 @@ def test_a_model_moves_and_what_it_learned_can_be_taken_back(run: Run, taught: P
     assert b"tokens   0\n" in run("new", "status").stdout
 
 
-def test_an_export_that_fails_leaves_what_was_there(run: Run, taught: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "backup"
-    folder.mkdir()
-    file = folder / "model.gz"
-    file.write_bytes(b"the last one")
-    with (tmp_path / "old.yaml").open("a") as config:
-        config.write("redis: {url: 'redis://127.0.0.1:1'}\n")
-
-    assert run("old", "export", file).returncode == 75
-
-    assert [path.name for path in folder.iterdir()] == ["model.gz"]
-    assert file.read_bytes() == b"the last one"
-    missing = run("old", "export", folder / "no" / "model.gz")
-    assert missing.returncode == 74
-    assert b"cannot be written: No such file or directory" in missing.stderr
-
-
 def test_all_models_of_a_site_come_back_to_the_last_count(
     shared_redis: RedisServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

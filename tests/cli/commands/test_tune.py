@@ -42,20 +42,6 @@ def first_probabilities(taught: Taught) -> dict[str, list[float]]:
     return result
 
 
-def test_counts_are_those_of_the_stored_prequential_scores(labelled: Taught) -> None:
-    result, scores = only(labelled), first_probabilities(labelled)
-
-    assert (result["model"], result["messages"]) == ("test", COUNT)
-    assert (result["ham"], result["spam"]) == (len(scores["ham"]), len(scores["spam"]))
-    for choice in (result["present"], *result["fixed"]):
-        threshold = choice["spam_from"]
-        assert choice["ham_called_spam"] == sum(p >= threshold for p in scores["ham"])
-        assert choice["spam_missed"] == sum(p < threshold for p in scores["spam"])
-    assert result["present"]["spam_from"] == 0.99
-    assert 0 < result["present"]["spam_missed"] < result["spam"]
-    assert result["budgets"][3]["guarantee"] == f"needs {2995 - result['ham']:,} more ham to guarantee 0.1 %"
-
-
 def test_table_and_answers(labelled: Taught) -> None:
     out, _ = labelled("tune")
 

@@ -56,12 +56,6 @@ def test_without_a_daemon_there_is_no_link(config: Path, capsys: pytest.CaptureF
     assert (printed.out, "no daemon runs" in printed.err) == ("", True)
 
 
-def test_without_the_listener_there_is_no_link(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config.write_text(f"{config.read_text()}listeners: {{http: null}}\n")
-    assert main(["ui", "-c", str(config)]) == 78
-    assert "listeners.http" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("address", "url", "forwarding"),
     [

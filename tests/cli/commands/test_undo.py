@@ -60,15 +60,3 @@ def test_with_yes_it_is_done_noted_and_can_be_taken_back(taught: Taught) -> None
 
     taught("undo", "--since", "2h", "--actor", USER, "--yes")
     assert taught.stored() == poisoned
-
-
-def test_json_ends_with_what_it_comes_to(taught: Taught) -> None:
-    taught.teach(PRIZE, "spam", "ann")
-
-    change, summary = taught.json("undo", "--since", "2h")
-
-    assert set(change) == {"time", "id", "change", "source", "actor", "outcome", "why"}
-    assert (change["change"], change["source"], change["actor"]) == ("learned spam", "smtp", "ann")
-    assert summary == {"done": False, "changes": {"would be taken back": 1}}
-    _, summary = taught.json("undo", "--since", "2h", "--yes")
-    assert summary == {"done": True, "changes": {"taken back": 1}}

@@ -10,7 +10,6 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from nbstream.addresses import TcpAddress
 from nbstream.cli.commands.config import show_defaults
@@ -20,7 +19,7 @@ from nbstream.daemon.config import Settings, find_config_file, load_settings, lo
 from nbstream.errors import ConfigError
 from nbstream.policy.thresholds import FalsePositiveBudget
 from nbstream.settings import document
-from nbstream.settings.values import Section, read_address
+from nbstream.settings.values import Section
 
 EXAMPLE = Path(__file__).parents[3] / "config" / "nbstream.yaml"
 PASSWORD = "Xyzzy-4711"
@@ -73,20 +72,6 @@ def test_show_defaults_prints_every_setting() -> None:
             value = value[name]
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}", "\ufeff", "limits: {}\nlisteners: {smtp: {}}"])
-def test_a_file_that_sets_nothing_is_the_defaults(write: Write, text: str) -> None:
-    file = write(text)
-    assert load_settings(file) == Settings().with_source(file)
-
-
-def test_settings_are_frozen_and_keep_their_source(write: Write) -> None:
-    file = write("verdict: {reject: 1}")
-    settings = load_settings(file)
-    assert settings.source == file
-    with pytest.raises(ValidationError):
-        settings.verdict.reject = None
-
-
 # What is read
 
 
@@ -132,23 +117,6 @@ def test_private_tokens_beside_envelopes_that_nobody_asked_for_are_warned_of(
 ) -> None:
     text = f"model: {{private_tokens: true}}\nmemory: {memory}\nlisteners: {listeners}\n"
     assert any("private_tokens" in warning for warning in load_settings(write(text)).warnings) is warned
-
-
-@pytest.mark.parametrize("name", ["state_dir: ~/x", "relay: {next_hop: 'maildir:~/x/Maildir'}"])
-def test_a_tilde_is_the_home_folder(
-    write: Write, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert load_settings(write(name)).maildir_folder == tmp_path / "x/Maildir"
-
-
-@given(
-    st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6), st.sampled_from(["localhost", "mx-1.example.org"])),
-    st.integers(0, 65535),
-)
-def test_an_address_is_read_back_as_it_is_written(host: object, port: int) -> None:
-    address = TcpAddress(str(host), port)
-    assert read_address(str(address)) == address
 
 
 # What is refused: the key in the text, and what is allowed there
@@ -377,12 +345,6 @@ def test_values_that_are_refused(write: Write, text: str, key: str, allowed: str
     assert allowed in rest
 
 
-@pytest.mark.parametrize("text", [row[0] for row in REFUSED if "\x00" not in row[0]], ids=lambda text: text[:60])
-def test_the_loader_without_c_refuses_the_same(write: Write, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(document, "_LOADER", yaml.SafeLoader)
-    assert refusal_of(write(text))
-
-
 def test_all_problems_come_at_once_with_their_lines_from_top_to_end(write: Write) -> None:
     file = write("verdict:\n  unsure: 0.5\n  spam: 0.3\n\nredsi: {}\nlimits:\n  max_message_bytes: many\n")
     lines = refusal_of(file).splitlines()
@@ -572,23 +534,6 @@ def put(file: Path) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("")
     return file
-
-
-def test_without_a_file_anywhere_the_defaults_hold(paths_searched: list[Path]) -> None:
-    assert find_config_file(None) is None
-
-
-def test_an_explicit_file_wins_even_when_it_is_missing(paths_searched: list[Path]) -> None:
-    put(paths_searched[0])
-    assert find_config_file(Path("missing.yaml")) == Path("missing.yaml")
-
-
-def test_a_folder_that_cannot_be_searched_is_skipped(
-    paths_searched: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(paths_searched[2])
-    monkeypatch.setenv("XDG_CONFIG_HOME", f"/{'x' * 300}")  # ENAMETOOLONG: refused to root as well
-    assert find_config_file(None) == paths_searched[2]
 
 
 def test_a_folder_with_the_name_of_the_file_is_refused_and_not_skipped(paths_searched: list[Path]) -> None:

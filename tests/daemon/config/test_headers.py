@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from nbstream.daemon.assembly.policy import make_header_policy, make_message_reader
+from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.daemon.config import Settings
-from nbstream.policy.header import HeaderPolicy
 
 OTHER_FIELDS = [{"name": "X-Site-Spam", "value": "{verdict}"}]
 
@@ -22,11 +21,6 @@ def refusal(**headers: Any) -> list[tuple[tuple[int | str, ...], str]]:
     with pytest.raises(ValidationError) as caught:
         settings(**headers)
     return [(error["loc"][1:], error["msg"]) for error in caught.value.errors()]
-
-
-def test_the_defaults_are_those_of_the_policy() -> None:
-    assert make_header_policy(Settings()) == HeaderPolicy("default")
-    assert make_message_reader(Settings()).marks == HeaderPolicy("default").marks
 
 
 RECEIVED = b"Received: from stranger.example by mx.example.org\r\n"
@@ -82,23 +76,3 @@ def test_what_would_break_mail_is_refused_by_its_key(headers: dict[str, Any], ke
 
     assert [loc for loc, _ in problems] == [key]
     assert "must" in problems[0][1] or "at least" in problems[0][1]
-
-
-@pytest.mark.parametrize(
-    ("headers", "names"),
-    [
-        ({}, []),
-        ({"fields": []}, []),
-        ({"fields": OTHER_FIELDS, "own_field": "X-Ours"}, []),
-        ({"fields": [{"name": "X-Bogosity", "value": "x"}]}, ["X-Bogosity is a field of bogofilter"]),
-        ({"fields": [{"name": "X-Spam-Flag", "value": "x"}]}, ["X-Spam-Flag is a field of SpamAssassin"]),
-        ({"own_field": "X-Spam", "fields": OTHER_FIELDS}, ["X-Spam is a field of rspamd"]),
-        ({"own_field": "X-Second"}, ["a second nbstream"]),
-        ({"own_field": "X-Second", "mode": "observe"}, []),
-    ],
-)
-def test_two_filters_with_one_name_are_a_warning(headers: dict[str, Any], names: list[str]) -> None:
-    warnings = settings(**headers).warnings
-
-    assert len(warnings) == len(names)
-    assert all(name in warning for name, warning in zip(names, warnings, strict=True))

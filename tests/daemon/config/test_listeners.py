@@ -66,15 +66,6 @@ def test_permissions_and_group_stand_behind_the_path(text: str, address: UnixAdd
     assert read_listen_address(text) == address
 
 
-@pytest.mark.parametrize(
-    "options",
-    ["mode=9", "mode=1777", "mode=0680", "mode=", "mode=rw", "mode=0600 mode=0660", "goup=mail"],
-)
-def test_other_words_behind_the_path_are_refused(options: str) -> None:
-    with pytest.raises(ValueError, match="with mode=0660 or group=NAME behind it"):
-        read_listen_address(f"unix:/run/s {options}")
-
-
 def spamd(folder: Path, text: str) -> Settings:
     file = folder / "nb.yaml"
     file.write_text(f"listeners: {{spamd: {text}}}")
@@ -139,10 +130,3 @@ def test_two_listeners_at_one_address_are_a_problem_that_names_both(tmp_path: Pa
 )
 def test_other_ports_hosts_and_families_and_port_0_are_no_problem(tmp_path: Path, one: str, other: str) -> None:
     assert problems_of(tmp_path, smtp=one, metrics=other) == ""
-
-
-def test_one_unix_socket_for_two_listeners_is_a_problem(tmp_path: Path) -> None:
-    path = "unix:/run/nbstream/one.sock"
-
-    assert f"another address than that of listeners.http ({path})" in problems_of(tmp_path, http=path, spamd=path)
-    assert problems_of(tmp_path, http=path, spamd="unix:/run/nbstream/two.sock") == ""

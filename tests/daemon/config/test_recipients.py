@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from nbstream.daemon.assembly.policy import make_filter_policy, make_rules
+from nbstream.daemon.assembly.policy import make_rules
 from nbstream.daemon.config import Settings, load_settings
 from nbstream.errors import ConfigError
 from nbstream.policy import settings as inheritance
-from nbstream.policy.settings import MAX_BUDGETS
 from nbstream.policy.verdict import Verdict
 
 
@@ -157,27 +156,11 @@ def test_a_threshold_for_spam_replaces_every_form_of_it() -> None:
     assert result == [{"match": "*", "verdict": {"max_false_positive_rate": 0.01, "unsure": 0.4}}]
 
 
-def test_a_section_that_is_refused_itself_is_reported_once(tmp_path: Path) -> None:
-    text = "verdict: {spam: 3}\nrecipients:\n- {match: '*@x', verdict: {spam: 0.1}}\n- {match: sales}"
-
-    assert [line.partition(":")[0] for line in refused(tmp_path, text)] == ["1", "4"]
-
-
 def budgets(count: int) -> str:
     rules = [
         f"  - {{match: '*@{n}.example', verdict: {{max_false_positive_rate: 0.0{10 + n}}}}}" for n in range(count)
     ]
     return "\n".join(["verdict: {max_false_positive_rate: 0.005}", "recipients:", *rules])
-
-
-def test_there_are_few_different_budgets(tmp_path: Path) -> None:
-    assert len(make_filter_policy(read(tmp_path, budgets(MAX_BUDGETS - 1))).budget_rates) == MAX_BUDGETS
-
-    allowed = "must be one of the budgets above: no more than 20 different ones can be kept"
-    assert refused(tmp_path, budgets(MAX_BUDGETS + 1)) == [
-        f"22: recipients[19].verdict.max_false_positive_rate: found 0.029, {allowed}",
-        f"23: recipients[20].verdict.max_false_positive_rate: found 0.03, {allowed}",
-    ]
 
 
 def test_an_entry_of_a_sender_list_has_one_form_and_one_list(tmp_path: Path) -> None:

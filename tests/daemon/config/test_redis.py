@@ -117,11 +117,6 @@ def test_what_contradicts_or_cannot_be_used_is_refused_in_a_sentence(
     assert "SECRET" not in str(refused.value)
 
 
-def test_a_key_of_another_certificate_is_refused(load: Callable[[str], Settings], certificate: Path) -> None:
-    with pytest.raises(ConfigError, match="must be the key of the certificate"):
-        load(f"{{url: 'rediss://h', cert_file: {certificate}, key_file: TMP/other.pem}}")
-
-
 @pytest.mark.parametrize("url", ["redis://h:1/2", "redis://h?db=3", "unix:///run/r.sock?db=2", "unix://u:p@/r"])
 def test_a_url_says_which_database(load: Callable[[str], Settings], url: str) -> None:
     assert load(f"{{url: '{url}'}}").redis.url.get_secret_value() == url

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.delivery.quarantine import QuarantineUsage
 from nbstream.engine.choice import PYTHON
 from nbstream.web.admin.activity import (
     MESSAGE_CLASSES,
@@ -29,24 +28,6 @@ COUNTS = st.dictionaries(st.sampled_from(MESSAGE_CLASSES), st.integers(0, 50))
 
 def sample(messages: Mapping[str, int], at: float = NOW) -> MetricsSample:
     return MetricsSample(at, messages, {})
-
-
-def test_a_sample_is_what_the_metrics_of_the_daemon_say() -> None:
-    metrics = DaemonMetrics.create(PYTHON)
-    delivery = metrics.delivery
-    for listener, verdict in (("smtp", "ham"), ("http", "ham"), ("smtp", "none"), ("smtp", "canary")):
-        delivery.delivered(listener, verdict)
-    delivery.listener_opened("smtp")
-    for accepted in (True, True, False):
-        delivery.connected("smtp", accepted)
-    delivery.disconnected("smtp")
-    delivery.quarantine_swept(3, 0, QuarantineUsage())
-
-    found = MetricsSample.of(metrics.registry.collect(), NOW)
-
-    assert found == MetricsSample(
-        NOW, {"ham": 2, "unchecked": 1}, {"smtp": {"open": 1, "accepted": 2, "refused": 1}}, 3
-    )
 
 
 @given(st.lists(COUNTS, min_size=2, max_size=10))

@@ -16,7 +16,6 @@ from nbstream.policy.explanation import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds, shorten_probability
 from nbstream.server.http.access import Role
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.web.admin.message_view import DRAWN_CLUES, draw_explanation, make_axes
 from nbstream.web.rendering import format_probability
 from tests.harness.admin_site import Site, buttons, open_site, words
 from tests.harness.disputes import DISPUTED, teach_dispute
@@ -75,22 +74,6 @@ async def test_a_checked_message_is_shown_with_its_verdict_and_why(site: Site) -
     assert "The header and the text of this message are not stored" in shown
 
 
-async def test_clues_that_are_keyed_hashes_say_why_nobody_can_read_them(client: Redis, tmp_path: Path) -> None:
-    """The answer to the check itself is in words: its message was at hand."""
-    note = "This model stores keyed hashes in place of words"
-    async with open_site(client, tmp_path, private_tokens=True) as site, site.browser() as browser:
-        await site.teach()
-        message_id = await site.check(SPAM)
-        checked = (await site.http.ask("/v1/check", SPAM)).json
-        record = (await site.http.ask(f"/v1/messages/{message_id}")).json
-        shown = words((await browser.get(PATH + message_id)).text)
-
-    assert note in shown
-    assert "text, hashed" in shown
-    assert all(":#" in clue["token"] for clue in record["now"]["clues"] + record["then"]["clues"])
-    assert not any(":#" in clue["token"] for clue in checked["clues"])
-
-
 async def test_a_lesson_says_what_it_changed_and_changes_the_next_verdict(site: Site) -> None:
     await site.teach()
     message_id = await site.check(SPAM)
@@ -134,23 +117,6 @@ async def test_who_reinforces_does_so_on_purpose_and_once(site: Site) -> None:
     assert "Reinforce ham" in buttons(page.text)
     assert first.startswith("You reinforced ham")
     assert again == wrong == "Nothing was changed: somebody has taught this message meanwhile. Look at it again."
-
-
-async def test_a_message_that_was_only_learned_is_explained_by_its_tokens(site: Site) -> None:
-    await site.teach()
-    lesson = await site.http.spam_filter.learn(Message.parse(SPAM), "spam", "cli", "user bob")
-
-    async with site.browser() as browser:
-        page = await browser.get(PATH + lesson.after.id)
-        told = await act(browser, lesson.after.id, "unlearn")
-        gone = await browser.get(PATH + "a" * 24)
-
-    shown = words(page.text)
-    assert "The explanation of the check is not remembered" in shown
-    assert "The message was learned, and no check of it is remembered" in shown
-    assert "cli user bob" in shown
-    assert told.startswith("The lesson was taken back")
-    assert gone.status == 404
 
 
 async def test_what_is_selected_in_the_list_is_taught_with_a_result_for_each(site: Site) -> None:
@@ -235,45 +201,6 @@ def explanation(
         state=ModelState({}),
         clues=clues,
     )
-
-
-def test_the_axes_are_as_long_as_all_bars_and_thresholds_need_and_each_has_its_own_thresholds() -> None:
-    one = explanation(5, -3, thresholds=Thresholds(0.5, 0.95, 0.999))
-    other = explanation(-20, thresholds=Thresholds(0.7, math.inf))
-
-    axes = make_axes([one, other])
-
-    for axis in axes:
-        assert axis.low == -19.5
-        assert axis.high == pytest.approx(math.log(999))
-        assert (0, "0.500") in [(tick.at, tick.label) for tick in axis.ticks]
-    labels = [[mark.label for mark in axis.thresholds] for axis in axes]
-    assert labels == [["unsure 0.5", "spam 0.95", "reject 0.999"], ["unsure 0.7"]]  # infinity is never reached
-    expected = [0, math.log(19), math.log(999)]
-    assert [mark.at for mark in axes[0].thresholds] == pytest.approx(expected, abs=1e-9)
-
-
-def test_the_strongest_clues_have_a_bar_each_and_all_others_one() -> None:
-    many = explanation(*(10 / (number + 1) for number in range(100)))
-    svg = draw_explanation(many, make_axes([many])[0], "why")
-
-    labels = re.findall(r'<text class="label ([a-z]+)"[^>]*>(.*?)</text>', svg)
-    assert [kind for kind, _ in labels] == ["prior", *["clue"] * DRAWN_CLUES, "rest", "rest", "score"]
-    assert labels[1:3] == [("clue", "token:0"), ("clue", "token:1")]
-    assert labels[-3][1] == f"{100 - DRAWN_CLUES} weaker clues"
-    values = [float(value) for value in re.findall(r'<text class="value [a-z]+"[^>]*>(.*?)</text>', svg)]
-    assert math.fsum(values[:-1]) == pytest.approx(values[-1], abs=0.01 * len(values))
-
-
-def test_the_calibration_is_a_step_from_the_score_to_the_log_odds_of_the_probability() -> None:
-    unsure = explanation(6, prior=2, temperature=4)
-    svg = draw_explanation(unsure, make_axes([unsure])[0], "why")
-
-    labels = re.findall(r'<text class="label [a-z]+"[^>]*>(.*?)</text>', svg)
-    values = re.findall(r'<text class="value [a-z]+"[^>]*>(.*?)</text>', svg)
-    assert labels[-2].startswith("calibration")
-    assert labels[-1] == "P(spam) 0.880"  # the sigmoid of 8 / 4
-    assert values == ["+2.00", "+6.00", "-6.00", "+2.00"]
 
 
 async def test_kinds_are_shown_and_taught(client: Redis, tmp_path: Path) -> None:

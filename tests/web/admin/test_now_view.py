@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,12 +29,11 @@ from nbstream.filter import FilterPolicy
 from nbstream.findings import Finding, FindingKind
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.server.http.access import Role
-from nbstream.web.admin.activity import MESSAGE_CLASSES, ActivityRecorder, ActivityRow
-from nbstream.web.admin.now_view import ActivitySpan, DaemonFindings, NowView, activity_values
+from nbstream.web.admin.activity import ActivityRecorder
+from nbstream.web.admin.now_view import DaemonFindings, NowView
 from tests.harness.examined_sites import is_of
 from tests.harness.waiting import ended, until
 from tests.web.admin.page_listener import open_page, title_of
-from tests.web.admin.svg import is_within_view_box, parse_svg
 
 NOW = 1_800_000_000.0
 
@@ -114,30 +113,6 @@ async def test_it_says_what_the_metrics_of_the_daemon_say(client: Redis, tmp_pat
         [int(cell) for cell in re.findall(r'<td class="number">(\d+)</td>', row)] for row in body.split("</tr>")
     ]
     assert [sum(column) for column in zip(*(row for row in rows if row), strict=True)] == [5, 1, 2, 0, 2, 10]
-
-
-@pytest.mark.parametrize(
-    "classes", [{}, {"ham": 1}, dict.fromkeys(MESSAGE_CLASSES, 2**50)], ids=["none", "one", "huge"]
-)
-@pytest.mark.parametrize("span", ActivitySpan)
-def test_its_chart_can_be_drawn_whatever_the_numbers_are(span: ActivitySpan, classes: Mapping[str, int]) -> None:
-    rows = [ActivityRow(NOW - 60 * ago, classes) for ago in range(1440)]
-
-    chart = str(activity_values(rows, NOW, span)["chart"])
-
-    assert is_within_view_box(parse_svg(chart))
-    assert len(chart) < 100_000
-
-
-async def test_several_who_look_at_once_all_see_what_is_the_case(client: Redis, tmp_path: Path) -> None:
-    async with run_process(client, tmp_path) as process:
-        remove_next_hop(process)
-
-        async def look() -> bool:
-            seen = await asyncio.gather(*(process.words() for _ in range(3)))
-            return all("The next hop is degraded" in words for words in seen)
-
-        await until(look)
 
 
 def refuse_writes(process: Process) -> None:

@@ -252,35 +252,6 @@ async def test_what_became_of_a_message_is_said_in_the_list_and_of_the_message(
     assert (checked_again, became in listed_again) == (message_id, True)
 
 
-async def test_all_copies_of_a_message_go_together(site: Site, sink: Sink) -> None:
-    message_id = await site.quarantine(LETTERS[0], "a@x")
-    await site.quarantine(LETTERS[0], "b@x")
-
-    async with site.browser() as browser:
-        listed = words((await browser.get(PATH)).text)
-        await send(browser, "release", message_id)
-
-    assert "2 copies" in listed
-    assert sorted(to for _, to, _ in sink.taken) == [["a@x"], ["b@x"]]
-    assert waiting_ids(site) == set()
-
-
-async def test_of_a_message_that_came_often_few_files_are_opened(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(quarantine_view, "MAX_COPIES", 2)
-    monkeypatch.setattr(quarantine_view, "MAX_COPIES", 2)
-    for name in ("a", "b", "c"):
-        message_id = await site.quarantine(LETTERS[0], f"{name}@held.example")
-
-    async with site.browser() as browser:
-        found = {name: (await follow(browser, f"{PATH}?recipient={name}@held.example"))[0] for name in ("a", "c")}
-        shown = words((await browser.get(f"/ui/messages/{message_id}")).text)
-
-    assert found == {"a": [], "c": [message_id]}
-    assert ("a@held.example" in shown, "c@held.example" in shown) == (True, False)
-
-
 async def test_no_text_of_a_message_or_its_envelope_is_more_than_text(site: Site) -> None:
     body = f"<html><body onload=alert(3)><iframe src=http://x/></iframe>&lt;script&gt;{HOSTILE}".encode()
     fields = b"From: %s\nSubject: %s\nContent-Type: text/html; charset=utf-8\n\n" % (
@@ -332,29 +303,3 @@ async def test_a_wrong_form_is_refused_in_words(site: Site, form: dict[str, str 
     async with site.browser() as browser:
         answer = await browser.post(PATH, form)
     assert (answer.status, why in words(answer.text)) == (400, True)
-
-
-async def test_no_release_begins_after_the_time_of_a_request(
-    site: Site, sink: Sink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    message_id = await site.quarantine(LETTERS[0])
-    monkeypatch.setattr(quarantine_view, "_SECONDS", 0.0)
-    async with site.browser() as browser:
-        page = await send(browser, "release", message_id)
-    assert "not tried" in words(page)
-    assert sink.taken == []
-
-
-async def test_a_folder_that_cannot_be_read_is_said_and_only_the_log_names_it(
-    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    await site.quarantine(LETTERS[0])
-    (tmp_path / "Quarantine/cur").rmdir()
-    (tmp_path / "Quarantine/cur").write_text("")
-    async with site.browser() as browser:
-        answers = [await browser.get(PATH), await browser.post(PATH, {"action": "release", "id": "a" * 24})]
-    assert [answer.status for answer in answers] == [503, 503]
-    for answer in answers:
-        assert "cannot be read: Not a directory. The log of the daemon names the file" in words(answer.text)
-        assert str(tmp_path) not in answer.text
-    assert f"{tmp_path / 'Quarantine/cur'}: Not a directory" in caplog.text

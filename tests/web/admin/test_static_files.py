@@ -32,18 +32,7 @@ def test_a_browser_gets_what_it_can_read(static_files: StaticFiles, accepted: st
     assert ("Content-Encoding" in fields) is is_packed
 
 
-def test_only_the_present_version_is_kept_for_ever(static_files: StaticFiles) -> None:
-    file = static_files.files["page.css"]
-    assert "immutable" in static_files.fields(file, static_files.version, {})["Cache-Control"]
-    for query in ("", "0" * 12, f"{static_files.version}x"):
-        assert static_files.fields(file, query, {})["Cache-Control"] == "no-cache"
-
-
 def test_nothing_is_fetched_from_elsewhere(static_files: StaticFiles) -> None:
     for name, file in static_files.files.items():
         text = file.content.decode().replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?:|//\w+\.\w|@import|url\(", text), name
-
-
-def test_first_view_is_small(static_files: StaticFiles) -> None:
-    assert sum(len(file.packed) for file in static_files.files.values()) < 60_000

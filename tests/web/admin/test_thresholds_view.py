@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.evaluation.threshold_choices import compare_thresholds, policies_of_rules
-from nbstream.evaluation.threshold_report import BIASED_SAMPLE_TEXT, render_text
+from nbstream.evaluation.threshold_report import render_text
 from nbstream.evaluation.tuning import LabelledSample, score_classes
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
@@ -24,7 +23,6 @@ from nbstream.policy.thresholds import FalsePositiveBudget, PrequentialScores, T
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.server.http.access import Role
 from nbstream.web.admin.thresholds_view import ThresholdsView, draw_histogram
-from tests.evaluation.test_threshold_choices import FEW
 from tests.harness.scored import prequential_scores, random_scores
 from tests.web.admin.page_listener import Browser, open_page
 from tests.web.admin.svg import is_within_view_box, parse_svg
@@ -86,42 +84,6 @@ async def test_the_page_says_what_tune_prints(client: Redis, policy: ThresholdPo
         assert answer.strip() in seen
     assert 'aria-current="true"><th scope="row" class="tight">present</th>' in seen
     assert ">for *@strict.example</th>" in seen
-
-
-@pytest.mark.parametrize("mail", FEW, ids=["none", "ham", "spam", "both", "sure", "all wrong", "errors"])
-@pytest.mark.parametrize("policy", [FIXED, BUDGET], ids=["fixed", "budget"])
-async def test_any_sample_is_shown_and_what_it_lacks_is_said(
-    client: Redis, mail: Sequence[tuple[str, float]], policy: ThresholdPolicy
-) -> None:
-    scores = prequential_scores(mail)
-
-    seen = await shown(client, Known(scores, policy))
-
-    labels = {label for label, _ in mail}
-    assert ("Nobody has labelled a message in the model default yet" in seen) == (not mail)
-    assert ("whose prequential score is known: label some as it comes in" in seen) == (len(labels) == 1)
-    assert (BIASED_SAMPLE_TEXT in seen) == compare_thresholds(scores, policy).is_biased
-    assert "nan" not in seen
-
-
-async def test_before_the_counts_are_loaded_nothing_is_said_of_them(client: Redis) -> None:
-    async with opened(client, Known(PrequentialScores(), state=None)) as browser:
-        page = await browser.get("/ui/thresholds")
-
-    assert page.status == 503
-    assert "not loaded yet" in page.text
-
-
-def test_many_messages_do_not_keep_the_event_loop() -> None:
-    scores = random_scores(50_000, 50_000)  # as many as are kept
-    times = []
-    for _ in range(3):
-        start = time.process_time()
-        tuning = compare_thresholds(scores, BUDGET, [("other", FIXED)])
-        draw_histogram(score_classes(tuning.sample), tuning.present.thresholds)
-        times.append(time.process_time() - start)
-
-    assert min(times) < 0.05
 
 
 @given(

@@ -64,18 +64,6 @@ async def test_the_mail_of_another_user_does_not_exist(attack: Attack) -> None:
     assert await attack.state() == before
 
 
-async def test_a_sender_that_names_another_recipient_is_not_shown(attack: Attack) -> None:
-    """Mailing lists write whom a copy is for into its envelope sender; the last copy is remembered."""
-    bare = LUNCH.replace(b"<l@x>", b"<list@x>").replace(b"From: Ann <ann@example.org>\n", b"")
-    for user in (ANN, BOB):
-        sender = f"list-return-7-{user.replace('@', '=')}@lists.example"
-        message_id = await attack.site.check(bare, user, sender=sender)
-    for path in ("/my/messages", f"/my/messages/{message_id}"):
-        answer = await attack.browser.get(path)
-        assert message_id in answer.text
-        assert "bob" not in shown_text(answer)
-
-
 async def test_lists_never_show_the_mail_of_another_user(attack: Attack) -> None:
     queries = [
         "",
@@ -106,17 +94,6 @@ async def test_an_address_that_no_login_gives_is_no_session(attack: Attack, addr
     async with attack.site.browser(address) as browser:
         for path in ("/my/", "/my/messages", f"/my/messages/{attack.held}"):
             assert (await browser.get(path)).status == 303
-
-
-async def test_a_forged_session_changes_nothing(attack: Attack) -> None:
-    before = await attack.state()
-    async with attack.site.browser() as browser:
-        for token in ("", "x", "A" * 43, attack.browser.session_token[::-1], "../" * 14 + "x", "*" * 43):
-            browser.use_session(token)
-            answer = await browser.post(f"/my/messages/{attack.checked}", {"action": "spam"})
-            assert answer.status == 403
-            assert (await browser.get("/my/")).status == 303
-    assert await attack.state() == before
 
 
 async def test_a_page_of_another_site_changes_nothing(attack: Attack) -> None:

@@ -166,15 +166,6 @@ async def test_every_link_that_is_not_good_gets_one_answer(site: Site, purpose: 
     assert site.http.metric("nbstream_digest_links_total", purpose=purpose, outcome="invalid") == len(answers)
 
 
-async def test_a_page_names_no_other_recipient(site: Site) -> None:
-    await site.hold(ANN, BOB)
-    assert BOB.encode() not in (await site.get(RELEASE, site.token(RELEASE))).body
-
-
-async def test_the_login_of_another_page_is_not_served_here(site: Site) -> None:
-    assert (await site.get(LinkPurpose.LOGIN, site.token(LinkPurpose.LOGIN))).status in {401, 404}
-
-
 # What a browser, and what others, make of it.
 
 
@@ -207,8 +198,3 @@ async def test_what_is_no_form_or_too_large_is_refused(site: Site) -> None:
     form = {"link": site.token(RELEASE)}
     assert (await site.post(RELEASE, form, Content_Type="text/plain")).status == 415
     assert (await site.post(RELEASE, {"link": "x" * (65 << 10)})).status == 413
-
-
-async def test_without_the_digest_there_are_no_such_pages(client: Redis, tmp_path: Path) -> None:
-    async with open_http(client, tmp_path) as http:
-        assert (await http.ask(f"{link_path(RELEASE)}?link=x", method="GET")).status == 404

@@ -48,34 +48,6 @@ async def test_a_verdict_for_several_is_that_of_his_own_filter(client: Redis, tm
     assert "wanted This is spam" in bob
 
 
-async def test_from_is_what_the_header_says_and_without_it_the_sender_of_the_envelope(site: UserSite) -> None:
-    named = b"From: =?utf-8?q?Zo=C3=AB_Baker?= <zoe@bakery.example>\nSubject: Rolls\n\nWarm\n"
-    ids = [
-        await site.check(raw, ANN, sender="bounce-17@lists.example") for raw in (named, b"Subject: Bare\n\nCold\n")
-    ]
-    async with site.browser(ANN) as browser:
-        shown = [words((await browser.get(f"/my/messages/{message_id}")).text) for message_id in ids]
-        listed = words((await browser.get("/my/messages")).text)
-
-    assert ["From Zo\u00eb Baker <zoe@bakery.example> 2" in page for page in (shown[0], listed)] == [True, True]
-    assert "bounce-17" not in shown[0]
-    assert "From bounce-17@lists.example 2" in shown[1]
-
-
-async def test_the_list_goes_on_page_by_page(site: UserSite) -> None:
-    for n in range(30):
-        await site.check(LUNCH.replace(b"Friday", b"day %d" % n).replace(b"<l@x>", b"<%d@x>" % n), ANN)
-    async with site.browser(ANN) as browser:
-        first = (await browser.get("/my/messages")).text
-        older = first.partition('<a href="/my/messages?older=')[2].partition('"')[0]
-        second = (await browser.get(f"/my/messages?older={older}")).text
-        assert first.count("<article") == 25
-        assert second.count("<article") == 5
-        assert "Newest" in second
-        for wrong in ("x", "1_", "nan_x", "%00"):
-            assert (await browser.get(f"/my/messages?older={wrong}")).status == 200
-
-
 async def test_of_a_full_quarantine_only_the_files_of_the_user_are_opened(
     site: UserSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

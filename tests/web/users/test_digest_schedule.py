@@ -58,10 +58,6 @@ def test_a_weekly_digest_is_due_on_its_day(now: str, due: str) -> None:
     assert last_due(read_schedule("friday 07:00"), at(now)) == at(due)
 
 
-def test_a_time_that_the_clocks_skip_is_an_hour_later() -> None:
-    assert last_due(read_schedule("daily 02:30"), at("2026-03-29 12:00")) == at("2026-03-29 03:30")
-
-
 @given(st.integers(0, 2**32), st.sampled_from([None, 0, 6]), st.integers(0, 23), st.integers(0, 59))
 def test_what_is_due_is_past_and_not_older_than_its_period(
     now: int, weekday: int | None, hour: int, minute: int

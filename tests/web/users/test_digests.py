@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import time
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,6 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery import quarantine
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.store.state_file import StateFile
 from nbstream.web.users.digest_state import DigestMarker, DigestState
@@ -106,15 +104,6 @@ async def test_what_was_missed_is_sent_as_soon_as_a_daemon_runs(site: DigestSite
     assert site.subjects == {ANN: ["Cheap"]}
 
 
-async def test_the_first_digests_are_those_of_the_next_time(client: Redis, tmp_path: Path) -> None:
-    async with open_digests(client, tmp_path) as site:
-        await site.hold(BEFORE)
-        assert await site.digests.send_due(DUE + 3600)
-        assert site.server.received == []
-        assert await site.digests.send_due(DUE + DAY)
-        assert site.subjects == {ANN: ["Cheap"]}
-
-
 async def test_what_may_be_on_its_way_to_the_disk_is_in_the_next_digest(site: DigestSite) -> None:
     await site.hold(DUE - 120, subject="First")
     await site.hold(DUE - 30, subject="Second")
@@ -133,14 +122,6 @@ async def test_a_message_that_came_again_is_new(site: DigestSite) -> None:
     await asyncio.to_thread(os.link, file, file.with_name(again))
     await site.digests.send_due(DUE + DAY)
     assert site.subjects == {ANN: ["Again", "Again"]}
-
-
-async def test_a_digest_by_hand_and_one_that_is_due_tell_of_nothing_twice(site: DigestSite) -> None:
-    await site.hold(BEFORE, ANN, BOB)
-    assert await site.digests.send_now(DUE - 60, ANN) == {SENT: 1}
-    assert await site.digests.send_now(DUE - 60, ANN) == {}
-    assert await site.digests.send_due(DUE)
-    assert site.subjects == {ANN: ["Cheap"], BOB: ["Cheap"]}
 
 
 async def test_a_preview_sends_and_notes_nothing(site: DigestSite) -> None:
@@ -172,19 +153,6 @@ async def test_what_the_next_hop_defers_is_tried_again_and_the_others_are_sent(s
     assert site.outcomes == {DEFERRED: 2, SENT: 2}
 
 
-async def test_what_the_next_hop_defers_is_tried_again_after_five_minutes_and_not_each_minute(
-    site: DigestSite,
-) -> None:
-    await site.hold(BEFORE)
-    site.server.reply_to[ANN] = "452 4.2.2 full"
-    for minute in range(5):
-        await site.digests.step(DUE + 60 * minute)
-    assert site.outcomes == {DEFERRED: 1}
-    del site.server.reply_to[ANN]
-    await site.digests.step(DUE + 300)
-    assert site.outcomes == {DEFERRED: 1, SENT: 1}
-
-
 async def test_what_the_next_hop_refuses_for_good_waits_for_the_next_digest(site: DigestSite) -> None:
     await site.hold(BEFORE)
     site.server.data_reply = "554 no"
@@ -196,26 +164,11 @@ async def test_what_the_next_hop_refuses_for_good_waits_for_the_next_digest(site
     assert site.subjects == {ANN: ["Cheap"]}
 
 
-async def test_a_next_hop_that_is_away_is_asked_once(client: Redis, tmp_path: Path) -> None:
-    async with open_digests(client, tmp_path) as site:
-        await site.digests.send_due(DUE - DAY)
-        await site.hold(BEFORE, ANN, BOB)
-        site.server.close()
-        assert not await site.digests.send_due(DUE)
-        assert site.outcomes == {DEFERRED: 1}
-
-
 async def test_an_address_that_only_looks_like_that_of_a_user_gets_none_of_his_links(site: DigestSite) -> None:
     """Beyond ASCII there is another K, whose lower case is a k; a mail server may take it for somebody else."""
     message_id = await site.hold(BEFORE, "\N{KELVIN SIGN}urt@example.org")
     assert message_id
     assert await site.digests.preview(DUE, "kurt@example.org") is None
-
-
-async def test_an_address_that_no_header_can_have_costs_the_others_nothing(site: DigestSite) -> None:
-    await site.hold(BEFORE, "a\udcff@example.org", BOB)
-    assert await site.digests.send_due(DUE)
-    assert site.outcomes == {REFUSED: 1, SENT: 1}
 
 
 async def test_who_is_killed_between_two_users_sends_nobody_two_and_costs_nobody_his(site: DigestSite) -> None:
@@ -239,23 +192,6 @@ async def test_who_is_killed_between_two_users_sends_nobody_two_and_costs_nobody
     assert site.subjects == {ANN: ["Cheap"], BOB: ["Cheap"]}
 
 
-async def test_who_is_killed_before_he_notes_it_sends_one_digest_twice(site: DigestSite) -> None:
-    await site.hold(BEFORE, ANN, BOB)
-
-    class Killed(BaseException):
-        """The end of the process."""
-
-    def end(*_: object) -> None:
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DigestState, "set_marker", end)
-        with pytest.raises(Killed):
-            await site.digests.send_due(DUE)
-    assert await site.digests.send_due(DUE + 600)
-    assert [recipient for recipient, _ in site.mails] == [ANN, ANN, BOB]
-
-
 async def test_only_one_process_sends(site: DigestSite) -> None:
     await site.hold(BEFORE)
     with site.state.locked(), pytest.raises(InputError, match="another process"):
@@ -277,32 +213,6 @@ async def test_without_redis_nobody_gets_what_he_may_have_switched_off(
 
 
 # What is noted of the users.
-
-
-async def test_markers_are_forgotten_with_the_mail_that_they_are_about(client: Redis, tmp_path: Path) -> None:
-    async with open_digests(client, tmp_path, kept_days=7) as site:
-        now = time.time()
-        await site.hold(now - 3600)
-        await site.digests.send_now(now)
-        assert site.state.marker(ANN) != DigestMarker()
-        await site.digests.send_now(now + 7 * DAY)
-        assert site.state.marker(ANN) != DigestMarker()
-        for message in site.waiting.messages():
-            quarantine.remove(message)
-        await site.digests.send_now(now + 9 * DAY)
-        assert site.state.marker(ANN) == DigestMarker()
-
-
-def test_what_is_noted_names_nobody_and_can_be_forgotten(tmp_path: Path) -> None:
-    with closing(StateFile(tmp_path)) as file:
-        state = DigestState(file)
-        with state.locked():
-            state.set_marker(ANN, DigestMarker(5.0, 6.0))
-        assert state.marker(ANN) == DigestMarker(5.0, 6.0)
-        assert state.marker(BOB) == DigestMarker()
-        assert not any(b"ann" in path.read_bytes() for path in tmp_path.iterdir())
-        state.forget(ANN)
-        assert state.marker(ANN) == DigestMarker()
 
 
 def test_a_file_that_cannot_be_used_is_said_and_nothing_is_sent_twice(tmp_path: Path) -> None:

@@ -155,34 +155,11 @@ async def test_mail_for_each_of_his_addresses_is_his(client: Redis, tmp_path: Pa
         assert site.waits_for == [[BOB]]
 
 
-async def test_to_release_twice_delivers_once(site: Site) -> None:
-    await site.hold(ANN)
-    assert [await site.held.release(ANN, ID) for _ in range(2)] == [HeldOutcome.DONE, HeldOutcome.GONE]
-    assert len(site.server.received) == 1
-    assert site.outcomes == [(ID, OutcomeKind.RELEASED, ANN)]
-
-
-async def test_a_message_that_came_twice_is_released_as_often(site: Site) -> None:
-    await site.hold(ANN)
-    await site.hold(ANN, BOB)
-    assert await site.held.release(ANN, ID) is HeldOutcome.DONE
-    assert [mail.recipients for mail in site.server.received] == [[ANN]] * 2
-    assert site.waits_for == [[BOB]]
-
-
 async def test_a_lesson_is_the_users_and_leaves_the_message_where_it_is(site: Site) -> None:
     await site.hold(ANN)
     assert [await site.held.learn_ham(ANN, ID) for _ in range(2)] == [HeldOutcome.DONE] * 2
     assert await site.lessons() == [("digest", ANN)]
     assert (site.waits_for, site.server.received) == ([[ANN]], [])
-
-
-async def test_a_message_that_may_have_been_delivered_is_released_on_purpose_alone(site: Site) -> None:
-    await site.hold(ANN)
-    quarantine.mark_in_doubt(*site.waiting.messages())
-    assert await site.held.release(ANN, ID) is HeldOutcome.IN_DOUBT
-    assert await site.held.release(ANN, ID, again=True) is HeldOutcome.DONE
-    assert len(site.server.received) == 1
 
 
 @pytest.mark.parametrize(("reply", "outcome"), [("550 no", HeldOutcome.REFUSED), ("451 later", HeldOutcome.LATER)])

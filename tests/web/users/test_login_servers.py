@@ -18,7 +18,6 @@ from nbstream.web.users.login_servers import (
     LoginUnavailable,
     auth_request,
     make_login_server,
-    user_of_reply,
 )
 from nbstream.web.users.settings import ImapLoginSetting, UserPageSettings
 from tests.harness.imap_server import ImapServer
@@ -108,15 +107,6 @@ async def test_an_imap_server_that_cannot_say_it_says_nothing_of_the_password(an
         await login.find_user("ann", "secret", None)
 
 
-async def test_a_server_that_is_not_there_says_nothing_of_the_password(tmp_path: Path) -> None:
-    for login in (
-        DovecotLogin(tmp_path / "none"),
-        ImapLogin(ImapLoginSetting(TcpAddress("127.0.0.1", 1), implicit_tls=True), None),
-    ):
-        with pytest.raises(LoginUnavailable):
-            await login.find_user("ann", "secret", None)
-
-
 @asynccontextmanager
 async def answering(path: Path, greeting: bytes, reply: bytes) -> AsyncIterator[DovecotLogin]:
     """Run a service that sends these two answers and closes."""
@@ -155,11 +145,6 @@ async def test_what_is_no_answer_lets_nobody_in(tmp_path: Path, greeting: bytes,
             await server.find_user("ann", "secret", None)
 
 
-def test_names_in_answers_are_unescaped() -> None:
-    assert user_of_reply([b"OK", b"1", b"original_user=bob", b"user=a\x01tb\x011"]) == "a\tb\x01"
-    assert user_of_reply([b"FAIL", b"1", b"user=ann", b"reason=x"]) is None
-
-
 def test_the_response_is_the_last_field_and_no_name_can_add_one() -> None:
     request = auth_request("a\tb\nc", "p\tq", "192.0.2.1")
     assert request.count(b"\n") == 1
@@ -187,11 +172,6 @@ def page_settings(**values: object) -> UserPageSettings:
 )
 def test_the_address_of_a_user(user: str, address: str | None) -> None:
     assert page_settings().address_of(user, None) == address
-
-
-def test_a_name_without_a_domain_has_that_of_the_settings() -> None:
-    assert page_settings().address_of("Ann", "Example.org") == "ann@example.org"
-    assert page_settings().address_of("ann", "other.example") is None
 
 
 @pytest.mark.parametrize(

@@ -28,19 +28,6 @@ async def test_the_digest_is_on_until_it_is_switched_off(preferences: UserPrefer
     assert await preferences.wants_digest(ANN)
 
 
-async def test_many_users_are_asked_for_at_once(preferences: UserPreferences) -> None:
-    addresses = [f"user{i}@example.org" for i in range(2500)]
-    for address in addresses[::500]:
-        await preferences.set_digest(address, wanted=False)
-    assert await preferences.want_digest(addresses) == [a for i, a in enumerate(addresses) if i % 500]
-    assert await preferences.want_digest([]) == []
-
-
-async def test_an_address_of_any_bytes_has_preferences(preferences: UserPreferences) -> None:
-    await preferences.set_digest("b\udcffb@example.org", wanted=False)
-    assert not await preferences.wants_digest("b\udcffb@example.org")
-
-
 async def test_nothing_is_left_of_a_user_who_is_forgotten(preferences: UserPreferences, client: Redis) -> None:
     await preferences.set_digest(ANN, wanted=False)
     await preferences.forget(ANN)

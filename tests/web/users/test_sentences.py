@@ -80,12 +80,3 @@ def test_words_of_the_message_hide_nothing() -> None:
     clue = CountedClue("body:\u202epay".encode(), 2.0, 1, 1)
     spam = replace(explanation("spam", 0.98), clues=(clue,))
     assert "\u202e" not in describe(spam, None, "en")[1]
-
-
-def test_of_private_tokens_nothing_is_named() -> None:
-    clue = CountedClue(b"body:#S5xFVazBNVNdt9fV", 2.0, 1, 1)
-    spam = replace(explanation("spam", 0.98), clues=(clue,))
-    assert (
-        describe(spam, None, "en")[1] == "This server stores no words, and so cannot say which ones weighed most."
-    )
-    assert "#" not in " ".join(describe(spam, None, "de"))
