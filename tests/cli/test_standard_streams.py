@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.exit_codes import EX_CONFIG, EX_IOERR, EX_NOINPUT, EX_SOFTWARE
-from nbstream.cli.main import main
+from nbstream.cli.exit_codes import EX_CONFIG, EX_IOERR, EX_NOINPUT
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import DEADLINE_SECONDS
 
@@ -72,17 +71,3 @@ def test_an_input_that_is_closed_is_66(words: str, config: Path) -> None:
 )
 def test_what_cannot_be_said_changes_no_exit_code(words: str, code: int, redirected: str, config: Path) -> None:
     assert run(words, config, redirected) == (code, "")
-
-
-def test_a_fault_is_printed_whole_and_is_not_the_code_for_spam(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def failing(_options: object, _output: object) -> int:
-        raise ZeroDivisionError("so it is")
-
-    monkeypatch.setattr("nbstream.cli.commands.config.run", failing)
-
-    assert main(["config", "check", str(config)]) == EX_SOFTWARE
-    said = capsys.readouterr().err
-    assert said.startswith("Traceback")
-    assert said.endswith("ZeroDivisionError: so it is\n")

@@ -26,15 +26,6 @@ def test_what_another_finding_says_in_more_detail_is_left_out() -> None:
     assert without_repetitions((not_ready,)) == (not_ready,)
 
 
-def test_the_text_has_a_line_for_what_is_and_one_for_what_to_do() -> None:
-    assert list(describe_findings(FINDINGS, colours=False, quiet=False)) == [
-        "problem  redis.memory  Redis is full.",
-        "                       -> Make room.",
-        "ok       redis.clock   The clocks agree.",
-        "1 problem",
-    ]
-
-
 def test_a_quiet_text_shows_only_what_is_wrong() -> None:
     noted = (*FINDINGS, Finding("dovecot", Severity.NOTE, "It is not here."))
 
@@ -43,9 +34,3 @@ def test_a_quiet_text_shows_only_what_is_wrong() -> None:
     assert (lines[0], lines[-1]) == ("problem  redis.memory  Redis is full.", "1 problem")
     assert list(describe_findings(FINDINGS[1:], colours=False, quiet=True)) == []
     assert list(describe_findings(FINDINGS[1:], colours=False, quiet=False))[-1] == "nothing is wrong"
-
-
-def test_the_severity_alone_is_coloured() -> None:
-    first, *_ = describe_findings(FINDINGS, colours=True, quiet=False)
-
-    assert first == "\x1b[31mproblem\x1b[0m  redis.memory  Redis is full."

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.filter.canaries import Canaries
 from nbstream.mail.message import Message
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.recipient_rules import RecipientRules
@@ -17,7 +16,6 @@ from nbstream.policy.sender_lists import SITE, EvidenceReader, ListEntry, ListKi
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Action, ActionKind
-from tests.harness.filters import with_parts
 from tests.harness.http_listener import open_http
 from tests.harness.milter_listener import open_milter
 from tests.harness.runtimes import make_runtime
@@ -87,48 +85,6 @@ async def test_a_forged_sender_is_not_allowed_and_the_header_says_so(client: Red
         (field,) = own_fields(smtp)
         assert field == 'unsure; probability=0.500000; reason="learning 0/2; list=allow-unproved, owner=user'
         assert smtp.metric("nbstream_list_decisions_total", kind="allow-unproved", owner="user") == 1
-
-
-async def test_a_client_that_our_mail_server_names_may_be_allowed(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
-        apply(smtp, lists(site=entries(ListKind.ALLOW, "192.0.2.0/24", "127.0.0.0/8")))
-        await smtp.send(FORGED, ANN)  # whose peer is our own mail server: that is no client
-
-        talk = await smtp.talk()
-        await talk.hello()
-        for line in ("XFORWARD ADDR=192.0.2.7", "MAIL FROM:<>", f"RCPT TO:<{ANN}>"):
-            assert (await talk.say(line)).startswith("250")
-        await talk.say("DATA")
-        await talk.content(FORGED)
-
-        reasons = [field.partition("reason=")[2] for field in own_fields(smtp)]
-        assert reasons == ['"list=allow, owner=site', '"learning 0/2']
-
-
-async def test_a_canary_is_on_no_list(client: Redis, tmp_path: Path) -> None:
-    async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
-        canaries = Canaries(tmp_path / "canaries")
-        canaries.announce(Message.parse(PROVED).key)
-        runtime = make_runtime(
-            with_parts(smtp.spam_filter, canaries=canaries), sender_lists=lists(ann=ALLOW_PARTNER)
-        )
-        smtp.listener.apply(runtime)
-
-        await smtp.send(PROVED, ANN)
-
-        assert own_fields(smtp) == ['spam; probability=1.000000; reason="canary of nbstream doctor']
-
-
-async def test_what_one_user_wants_is_not_told_to_the_others(client: Redis) -> None:
-    async with open_milter(client, runtime={"sender_lists": lists(ann=ALLOW_PARTNER)}) as milter:
-        server = await milter.server()
-        alone = await server.deliver(PROVED, ANN)
-        together = await server.deliver(PROVED, ANN, BOB)
-
-    values = [b"".join(reply.data for reply in answer if reply.command == b"i") for answer in (alone, together)]
-    assert [b"list=allow, owner=user" in value for value in values] == [True, False]
-    assert b"ham; probability" in values[1]
-    assert b"the mildest decision for the recipients" in values[1]
 
 
 async def test_a_login_at_the_mail_server_of_a_milter_proves_the_sender(client: Redis) -> None:

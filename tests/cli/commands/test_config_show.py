@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.commands.config import show_for_recipient, show_settings
+from nbstream.cli.commands.config import show_settings
 from nbstream.daemon.config import load_settings
 from nbstream.settings.document import read_document
 
@@ -65,27 +65,3 @@ def test_no_password_is_shown(tmp_path: Path, url: str, expected: str) -> None:
 
     assert "secret" not in text
     assert f"url: {expected}  # line 1" in text
-
-
-def test_the_example_is_on_one_screen() -> None:
-    file = ROOT / "config/nbstream.yaml"
-
-    assert len(file.read_text().splitlines()) <= 45
-
-
-def test_the_first_rule_that_matches_is_shown_for_a_recipient(tmp_path: Path) -> None:
-    file = tmp_path / "nbstream.yaml"
-    file.write_text(
-        "verdict: {reject: {max_false_positive_rate: 0.001}}\nrecipients:\n"
-        "- {match: '*@a.example', verdict: {spam: 0.95}, actions: {spam: quarantine}}\n"
-        "- {match: ann@a.example, verdict: {spam: 0.9}}\n"
-    )
-    settings = load_settings(file)
-
-    lines = show_for_recipient(settings, "Ann@a.example")
-    other = show_for_recipient(settings, "ann@b.example")
-
-    assert lines[:2] == ["# recipients[0]: *@a.example", "verdict:"]
-    assert {"  spam: 0.95", "  reject: {max_false_positive_rate: 0.001}", "  spam: quarantine"} <= set(lines)
-    assert other[0] == "# the top of the file: no rule matches"
-    assert {"  spam: 0.99", "  spam: pass"} <= set(other)

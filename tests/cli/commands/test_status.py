@@ -49,20 +49,6 @@ def test_how_much_of_the_last_mail_is_unlike_learned_spam_is_said(taught: Taught
     assert "2 of the last 8 messages (25 %)" in line
 
 
-def test_an_engine_that_a_daemon_does_not_run_on_waits_for_a_restart(taught: Taught) -> None:
-    status = asyncio.run(collect_status(load_settings(taught.config)))
-    other = "native" if status.engine.name == "python" else "python"
-
-    def engine_line(in_force: str | None) -> str:
-        daemon = DaemonStatus(1, (), status.policy_hash, in_force)
-        (line,) = [line for line in describe_status(replace(status, daemon=daemon)) if line.startswith("engine")]
-        return line
-
-    assert engine_line(None) == engine_line(status.engine.name) == f"engine   {status.engine}"
-    remedy = "restart it, or see whether its NBSTREAM_ENGINE differs"
-    assert engine_line(other) == f"engine   {other} in the daemon, {status.engine} here: {remedy}"
-
-
 def test_the_state_of_each_worker_is_said(taught: Taught) -> None:
     status = asyncio.run(collect_status(load_settings(taught.config)))
     workers = [WorkerStatus(2, "ready", 0), WorkerStatus(3, "starting", 60), WorkerStatus(4, "silent", 0)]
@@ -75,12 +61,3 @@ def test_the_state_of_each_worker_is_said(taught: Taught) -> None:
 
     states = f"2 (ready since {iso_time(0)}), 3 (starting since {iso_time(60)}), 4 (silent)"
     assert line == f"daemon   running, process 1, workers {states}"
-
-
-def test_a_policy_is_stale_only_where_a_daemon_goes_by_another(taught: Taught) -> None:
-    status = asyncio.run(collect_status(load_settings(taught.config)))
-
-    def stale(policy_hash: str | None) -> bool:
-        return replace(status, daemon=DaemonStatus(1, (), policy_hash)).is_policy_stale
-
-    assert [stale(None), stale(status.policy_hash), stale("0123456789ab")] == [False, False, True]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.clues import NamedCounts
-from nbstream.bayes.counts import ClassCounts, Totals
+from nbstream.bayes.counts import ClassCounts
 from nbstream.daemon.config import Settings
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.suspects import Suspect, find_suspects
@@ -23,22 +21,18 @@ from nbstream.policy.verdict import ModelState
 from nbstream.server.http.access import Role
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, HistoryChange, LessonNote, RecentChanges
 from nbstream.store.model.model import Model
-from nbstream.store.recent.message_rows import MessageRow
 from nbstream.store.recent.row_search import RowSearch
-from nbstream.web.admin import teaching_view, tokens_view, undo_view
+from nbstream.web.admin import undo_view
 from nbstream.web.admin.messages_view import known_rows
 from nbstream.web.admin.teaching_view import (
     DAYS,
-    TeachingSummary,
     TeachingView,
     summarize_teaching,
 )
 from nbstream.web.admin.tokens_view import TokensView
 from nbstream.web.admin.undo_view import UndoView
-from nbstream.web.rendering import foreign
 from tests.harness.filters import make_filter
 from tests.harness.letters import letters
-from tests.harness.rows import envelope, write_rows
 from tests.web.admin.page_listener import Browser, PageListener, open_page
 
 PRIZE = Message.parse(b"Subject: prize\n\nClaim your free prize now\n")
@@ -173,22 +167,6 @@ async def test_who_taught_what_is_shown_and_filtered(site: Site, reader: Browser
     assert re.findall(r"(?:re)?learned \w+", in_list(from_smtp)) == ["learned spam"]
 
 
-@pytest.mark.parametrize("path", ["/ui/teaching?source=smtp", "/ui/undo?since=1h"])
-async def test_a_message_that_is_remembered_is_shown_by_its_subject_and_sender(
-    client: Redis, site: Site, reader: Browser, path: str
-) -> None:
-    await site.teach(PRIZE, "ham", "mallory")
-    await site.teach(LUNCH, "ham", "mallory")
-    row = MessageRow(PRIZE.key, time.time(), "spam", 0.9, envelope=envelope("win@x.example", subject="A prize"))
-    await write_rows(client, [row], now=time.time())
-
-    page = (await reader.get(path)).text
-
-    links = re.findall(rf'<a href="/ui/messages/{PRIZE.key}">(.*?)</a>\s*<br>(.*?)\s*</td>', page)
-    assert [re.sub("<[^>]*>", "", each) for each in links[-1]] == ["A prize", "win@x.example"]
-    assert f"<code>{foreign(LUNCH.key)}</code>" in page
-
-
 async def test_the_list_goes_on_page_by_page(site: Site, reader: Browser) -> None:
     for label, raw in letters(60):
         await site.teach(Message.parse(raw), label)
@@ -245,15 +223,6 @@ async def test_an_undo_is_previewed_exactly_and_changes_nothing(site: Site, teac
     assert await site.history() == before
 
 
-async def test_all_changes_of_a_teacher_lead_to_their_undo(site: Site, teacher: Browser) -> None:
-    await site.teach(LUNCH, "ham", "ben")
-    await site.teach(PRIZE, "ham", "mallory")
-    html = (await teacher.get("/ui/teaching?actor=mallory")).text
-    (link,) = re.findall(r'href="(/ui/undo\?[^"]*)"', html)
-
-    assert "1 change would be taken back." in await seen(teacher, unescape(link))
-
-
 @pytest.mark.parametrize("until", ["", "&until=9000-01-01"])
 async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser, until: str) -> None:
     await site.teach(LUNCH, "ham", "ben")
@@ -269,22 +238,6 @@ async def test_what_is_confirmed_is_what_was_shown(site: Site, teacher: Browser,
     assert (await site.history())[0] == ("unlearned ham", "undo", "page tester")
     assert await site.model.entry(PRIZE.key) is None
     assert await site.model.entry(later.key) is not None
-
-
-async def test_many_who_look_at_once_are_one_work(
-    site: Site, teacher: Browser, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    computed: list[int] = []
-
-    def summarize(changes: Sequence[HistoryChange], now: float) -> TeachingSummary:
-        computed.append(len(changes))
-        return summarize_teaching(changes, now)
-
-    monkeypatch.setattr(teaching_view, "summarize_teaching", summarize)
-    await site.teach(PRIZE, "spam")
-    answers = await asyncio.gather(*(teacher.get("/ui/teaching") for _ in range(6)))
-    assert [answer.status for answer in answers] == [200] * 6
-    assert computed == [1]
 
 
 async def test_too_many_changes_are_for_the_command(
@@ -313,18 +266,6 @@ async def test_the_strongest_tokens_are_found_by_a_part(site: Site, reader: Brow
     assert "lunch" in everything
     assert "prize" in prize
     assert "lunch" not in prize
-
-
-async def test_a_model_that_is_too_large_is_not_searched(
-    reader: Browser, counts: Counts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tokens_view, "MAX_TOKENS", 10)
-    counts.counts.set_totals(Totals((0, 0), (0, 0), 11))
-
-    shown = await seen(reader, "/ui/tokens")
-    assert "The model knows 11 tokens. This view searches at most 10" in shown
-    assert "Run nbstream model show -k N instead" in shown
-    assert counts.searches == 0
 
 
 # ``nbstream.web.admin.teaching_view``: pure, over changes that are made up.
@@ -413,15 +354,6 @@ def test_a_label_contradicts_the_opposite_verdict(label: str | None, verdict: st
     assert len(summary.contradictions) == contradicts
 
 
-def test_a_message_taught_both_ways_is_disputed_but_not_by_an_undo() -> None:
-    disputed = [change("ham", "spam", key="m1"), change("spam", key="m1")]
-    undone = [change("ham", "spam", key="m2", source=UNDO_SOURCE), change("spam", key="m2")]
-
-    summary = summarize_teaching([*disputed, *undone], NOON)
-
-    assert summary.disputes == [disputed]
-
-
 async def suspects_section(browser: Browser) -> str:
     html = (await browser.get("/ui/teaching")).text
     return html.partition('aria-labelledby="suspects"')[2].partition("</section>")[0]
@@ -446,16 +378,3 @@ async def test_labels_that_all_others_contradict_are_shown_to_be_changed(site: S
     assert 'value="newsletter">These are newsletter' in section
     assert HOSTILE not in section
     assert (again, site.looked_at) == (section, 2)  # once for each of two states of the model
-
-
-def test_what_was_taken_back_or_changed_is_no_contradiction() -> None:
-    wrong = [
-        change("ham", verdict="spam", probability=0.99, at=NOON - number, key=f"m{number}", actor="mallory")
-        for number in range(5)
-    ]
-    undone = [change(None, "ham", key=each.message_key, source=UNDO_SOURCE) for each in wrong[1:]]
-    corrected = change("spam", "ham", key="m0", verdict="spam", probability=0.99)
-
-    summary = summarize_teaching([corrected, *undone, *wrong], NOON)
-
-    assert not summary.contradictions
