@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.assembly.filter import make_autolearner
 from nbstream.daemon.assembly.parts import Parts
-from nbstream.delivery.quarantine import Quarantine, QuarantineRetention
+from nbstream.delivery.quarantine import Quarantine
 from nbstream.filter import CheckQueue, CompositeObserver, ImplicitHamLearner, ImplicitHamWalk, RememberingObserver
 from nbstream.filter.canaries import FOLDER as CANARY_FOLDER
 from nbstream.filter.canaries import Canaries
@@ -156,8 +156,7 @@ def start_background_work(parts: ServerParts, runtime: Callable[[], Runtime], *,
 
 def _start_chores(parts: ServerParts, runtime: Callable[[], Runtime]) -> None:
     settings, background, metrics = parts.settings, parts.background, parts.metrics
-    retention = QuarantineRetention(parts.quarantine, settings.quarantine, metrics.delivery.quarantine_swept)
-    background.every("retention", 60.0, retention.step)
+    background.every("retention", 60.0, partial(parts.quarantine.sweep, metrics.delivery.quarantine_swept))
     if settings.digest:
         # Imported here: where there are no digests, and no page, Jinja2 is not loaded.
         from nbstream.daemon.assembly.digests import make_digests  # noqa: PLC0415 - see above

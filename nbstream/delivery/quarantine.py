@@ -202,6 +202,7 @@ _NOTE_FIELD_START = f"{QUARANTINE_FIELD}: ".encode("ascii")
 _MAX_NOTE_BYTES = 64 << 20
 _HEADER_SEARCH_BYTES = 16 * 1024  # of a message, for its subject and the like
 _DAY_SECONDS = 86_400
+_MESSAGES_PER_STEP = 1000  # the end of the daemon waits for the thread that removes them
 _BLOCK_BYTES = 4096  # what a small file takes on most disks: so the room bounds the number of files, too
 
 _log = logging.getLogger(__name__)
@@ -320,7 +321,6 @@ class Quarantine:
                 f"{maildir.unique_name()},I={note.id}",
                 _NOTE_FIELD_START + _render_note(note) + b"\n" + fields,
                 content,
-                self._room,
             )
             for note, fields, content in parts
         ]
@@ -372,16 +372,33 @@ class Quarantine:
                 raise InputError(f"{self._path / folder}: {error.strerror}") from error
         return sorted(messages, key=lambda message: (message.at, message.path.name))
 
-    def remove_expired(self, days: int | None, limit: int = 1000) -> RetentionResult:
-        """Remove at most ``limit`` messages that are older than ``days``; None removes nothing.
+    async def sweep(self, on_swept: Callable[[int, int, QuarantineUsage], object]) -> None:
+        """Remove all messages that are old enough.
+
+        ``on_swept`` is called with how many messages are left, how many were removed, and the room that is taken.
+        Raises ``InputError`` where one of them cannot be removed.
+        """
+        result: RetentionResult | None = None
+        while result is None or result.removed == _MESSAGES_PER_STEP:
+            result = await asyncio.to_thread(self.remove_expired)
+            on_swept(result.remaining, result.removed, await asyncio.to_thread(self.usage))
+            if result.removed:
+                fields = event_fields(removed=result.removed, held=result.remaining, days=self._section.days)
+                _log.info("quarantine: expired messages removed", extra=fields)
+        if result.problem:
+            raise InputError(result.problem)
+
+    def remove_expired(self) -> RetentionResult:
+        """Remove some of the messages that are older than the days of the section; None removes nothing.
 
         Raises ``InputError``.
         """
+        days = self._section.days
         messages = self.messages()
         until = time.time() - days * _DAY_SECONDS if days is not None else 0.0
         removed, problem = 0, ""
         for message in itertools.takewhile(lambda message: message.at < until, messages):
-            if removed == limit:
+            if removed == _MESSAGES_PER_STEP:
                 break
             try:
                 with locked(message):
@@ -541,45 +558,3 @@ def _read_note(message: QuarantineFile, file: io.BufferedReader) -> QuarantineNo
         )
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{message.id}: {message.path.name} was not written by nbstream") from None
-
-
-# The retention of the quarantine: messages that are older than the configured days are removed.
-
-_MESSAGES_PER_STEP = 1000  # the end of the daemon waits for the thread that removes them
-
-
-class QuarantineRetention:
-    """Removes messages older than ``days`` of the section (None: nothing) and counts the others.
-
-    ``on_swept`` is called with how many messages are left, how many were removed, and the room that is taken.
-    """
-
-    def __init__(
-        self,
-        quarantine: Quarantine,
-        section: QuarantineSettings,
-        on_swept: Callable[[int, int, QuarantineUsage], object],
-    ) -> None:
-        self._quarantine = quarantine
-        self._days = section.days
-        self._on_swept = on_swept
-
-    async def step(self) -> None:
-        """Remove all messages that are old enough. Raises ``InputError`` where one of them cannot be removed."""
-        result = await self.remove_expired()
-        while result.removed == _MESSAGES_PER_STEP:
-            result = await self.remove_expired()
-        if result.problem:
-            raise InputError(result.problem)
-
-    async def remove_expired(self) -> RetentionResult:
-        """Remove messages once. Raises ``InputError``."""
-        result = await asyncio.to_thread(self._quarantine.remove_expired, self._days, _MESSAGES_PER_STEP)
-        usage = await asyncio.to_thread(self._quarantine.usage)
-        self._on_swept(result.remaining, result.removed, usage)
-        if result.removed:
-            _log.info(
-                "quarantine: expired messages removed",
-                extra=event_fields(removed=result.removed, held=result.remaining, days=self._days),
-            )
-        return result

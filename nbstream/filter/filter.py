@@ -216,9 +216,8 @@ class Filter:
 
     def report_failed_feedback(self, label: str | None, source: str, error: Exception) -> None:
         """Report that ``label`` of one message could not be learned; both names are as in ``learn``."""
-        self.parts.observer.feedback_failed(label and label_of(label), source)
-        if isinstance(error, StoreRefuses):
-            self.parts.observer.store_refused()
+        is_refused = isinstance(error, StoreRefuses)
+        self.parts.observer.feedback_failed(label and label_of(label), source, is_refused=is_refused)
 
     async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
         if isinstance(message, TokenizedMessage):

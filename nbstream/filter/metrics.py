@@ -130,17 +130,14 @@ class FilterMetrics(FilterObserver):
         if _disagrees(lesson.before.verdict, lesson.label):
             self._disagreement.labels(str(lesson.before.verdict), lesson.label).inc()
 
-    def feedback_failed(self, label: str | None, source: str) -> None:
-        """Count the feedback of one message that could not be stored."""
+    def feedback_failed(self, label: str | None, source: str, *, is_refused: bool = False) -> None:
+        """Count the feedback of one message that could not be stored, and whether Redis refused to write it."""
         self._feedback.labels(source, label or "none", "failed").inc()
+        self._store_refusals.inc(is_refused)
 
     def feedback_refused(self, label: str, source: str) -> None:
         """Count feedback from a peer that may not teach."""
         self._feedback.labels(source, label, "refused").inc()
-
-    def store_refused(self) -> None:
-        """Count one message whose feedback Redis refused to write."""
-        self._store_refusals.inc()
 
     def autolearned(self, label: str, outcome: str) -> None:
         """Count one message that may be learned as ``label`` without people, by what became of that."""

@@ -42,11 +42,8 @@ class FilterObserver:
     def feedback_taken(self, lesson: FeedbackResult, source: str) -> None:
         """Note feedback for one message that was taken or changed nothing."""
 
-    def feedback_failed(self, label: str | None, source: str) -> None:
-        """Note feedback for one message that could not be stored."""
-
-    def store_refused(self) -> None:
-        """Note that Redis could be reached but refused to write the feedback for one message."""
+    def feedback_failed(self, label: str | None, source: str, *, is_refused: bool = False) -> None:
+        """Note feedback for one message that could not be stored; ``is_refused``: Redis refused to write it."""
 
 
 class CompositeObserver(FilterObserver):
@@ -65,15 +62,10 @@ class CompositeObserver(FilterObserver):
         for observer in self._observers:
             observer.feedback_taken(lesson, source)
 
-    def feedback_failed(self, label: str | None, source: str) -> None:
+    def feedback_failed(self, label: str | None, source: str, *, is_refused: bool = False) -> None:
         """Pass the report on."""
         for observer in self._observers:
-            observer.feedback_failed(label, source)
-
-    def store_refused(self) -> None:
-        """Pass the report on."""
-        for observer in self._observers:
-            observer.store_refused()
+            observer.feedback_failed(label, source, is_refused=is_refused)
 
 
 class RememberingObserver(FilterObserver):

@@ -1,9 +1,8 @@
-"""The room of a Maildir: what the file system says now, and what a file that was not written makes doubtful."""
+"""The room of a Maildir: what the file system says now."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import pathlib
 import threading
@@ -11,7 +10,7 @@ import threading
 import pytest
 
 from nbstream.delivery import maildir as maildir_module
-from nbstream.delivery.maildir import NO_ROOM, MaildirDraft, MaildirRoom, create_maildir, unique_name, write_drafts
+from nbstream.delivery.maildir import NO_ROOM, MaildirRoom, create_maildir
 
 
 @pytest.fixture
@@ -37,10 +36,6 @@ def statvfs(**changed: int) -> os.statvfs_result:
     return os.statvfs_result({**values, **changed}.values())
 
 
-def draft(maildir: pathlib.Path, room: MaildirRoom) -> MaildirDraft:
-    return MaildirDraft(maildir, unique_name(), b"X: y\n", b"text\r\n" * 1000, room)
-
-
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
@@ -58,29 +53,6 @@ async def test_a_file_system_without_bytes_or_inodes_is_a_problem(
     monkeypatch.setattr(os, "statvfs", lambda _: said)
 
     assert await MaildirRoom(maildir).problem() == problem
-
-
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-async def test_after_a_file_that_did_not_fit_it_is_a_problem_until_such_a_file_would_fit(
-    maildir: pathlib.Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    room = MaildirRoom(maildir)
-    synced: list[int] = []
-
-    def fail(descriptor: int) -> None:
-        synced.append(os.fstat(descriptor).st_size)
-        raise OSError(code, os.strerror(code))
-
-    assert await room.problem() is None
-    with monkeypatch.context() as full:
-        full.setattr(os, "fsync", fail)
-        assert await write_drafts([draft(maildir, room)]) is not None
-
-        assert [await room.problem() for _ in range(2)] == [NO_ROOM] * 2
-
-    assert await room.problem() is None
-    assert synced == [5005, 6005, 6005]  # the file has LF line ends
-    assert list(maildir.rglob("tmp/*")) == []
 
 
 async def test_a_file_system_that_does_not_answer_is_asked_once(

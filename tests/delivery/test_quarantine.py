@@ -19,9 +19,7 @@ from nbstream.delivery.quarantine import (
     Quarantine,
     QuarantineFile,
     QuarantineNote,
-    QuarantineRetention,
     QuarantineUsage,
-    RetentionResult,
 )
 from nbstream.delivery.settings import QuarantineSettings
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
@@ -143,15 +141,13 @@ async def test_a_message_is_locked_by_one_at_a_time_and_never_after_it_was_remov
 
 
 async def test_old_messages_are_removed_and_counted(tmp_path: pathlib.Path) -> None:
-    folder = Quarantine(tmp_path)
+    folder = Quarantine(tmp_path, QuarantineSettings(days=30))
     old, doubtful = aged(await put(folder), 31), aged(quarantine.mark_in_doubt(await put(folder)), 40)
     young, busy = await put(folder), aged(await put(folder), 50)
     counts_seen: list[tuple[int, int, QuarantineUsage]] = []
 
     with quarantine.locked(busy):
-        assert await QuarantineRetention(
-            folder, QuarantineSettings(days=30), lambda *counts: counts_seen.append(counts)
-        ).remove_expired() == RetentionResult(2, 2)
+        await folder.sweep(lambda *counts: counts_seen.append(counts))
 
     assert {message.path for message in folder.messages()} == {young.path, busy.path}
     assert not old.path.exists()
@@ -162,12 +158,12 @@ async def test_old_messages_are_removed_and_counted(tmp_path: pathlib.Path) -> N
 async def test_a_message_that_cannot_be_removed_is_reported_and_the_others_are_removed(
     tmp_path: pathlib.Path,
 ) -> None:
-    folder = Quarantine(tmp_path)
+    folder = Quarantine(tmp_path, QuarantineSettings(days=30))
     stuck, old = aged(await put(folder), 90), aged(await put(folder), 80)
     stuck.path.unlink()
     stuck.path.mkdir()
 
-    result = folder.remove_expired(30)
+    result = folder.remove_expired()
 
     assert (result.remaining, result.removed) == (1, 1)
     assert str(stuck.path) in result.problem

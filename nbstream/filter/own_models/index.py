@@ -11,6 +11,7 @@ import secrets
 import time
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import WatchError
@@ -236,29 +237,21 @@ class OwnModelIndex:
 
     async def models(self) -> AsyncIterator[ListedModel]:
         """Yield all models, the one that was used last first."""
-        async for found in self._listed():
-            for model in await self._describe(found):
+        for first in count(0, _BATCH):
+            with store_errors():
+                found: Any = await self._client.zrange(
+                    self._key, first, first + _BATCH - 1, desc=True, withscores=True
+                )
+            if not found:
+                return
+            for model in await self._describe([(name.decode(), used_at) for name, used_at in found]):
                 yield model
 
     async def find(self, name: str) -> ListedModel | None:
         """Return the model of this name; None where there is none."""
-        async for found in self._listed():
-            for listed in found:
-                if listed[0] == name:
-                    return (await self._describe([listed]))[0]
-        return None
-
-    async def _listed(self) -> AsyncIterator[list[tuple[str, float]]]:
-        """Yield the names with their last use."""
-        first, found = 0, [("", 0.0)]
-        while found:
-            with store_errors():
-                reply: Any = await self._client.zrange(
-                    self._key, first, first + _BATCH - 1, desc=True, withscores=True
-                )
-            found = [(name.decode(), float(used_at)) for name, used_at in reply]
-            first += _BATCH
-            yield found
+        with store_errors():
+            used_at = await self._client.zscore(self._key, name)
+        return None if used_at is None else (await self._describe([(name, used_at)]))[0]
 
     async def _idle(self, until: float) -> list[str]:
         with store_errors():
@@ -340,11 +333,9 @@ class OwnModelIndex:
                     for label in CLASSES:
                         pipe.hlen(keys.counts(label))
                 replies = await pipe.execute()
-        step = len(replies) // len(found) if found else 1
-        models = []
-        for (name, used_at), start in zip(found, range(0, len(replies), step), strict=True):
-            fields, *lengths = replies[start : start + step]
-            totals = StoredTotals.of_hash(fields).people
-            stored = _TOKEN_BYTES * sum(lengths) + _MESSAGE_BYTES * sum(totals.messages)
+        models, left = [], iter(replies)
+        for name, used_at in found:
+            totals = StoredTotals.of_hash(next(left)).people
+            stored = _TOKEN_BYTES * sum(next(left) for _ in CLASSES) + _MESSAGE_BYTES * sum(totals.messages)
             models.append(ListedModel(name, used_at, totals, stored))
         return models

@@ -133,9 +133,7 @@ def remove_next_hop(process: Process) -> None:
 
 
 def fill_quarantine(process: Process) -> None:
-    # The room is tried with as many bytes as the last message that found none.
-    process.parts.quarantine._room._refused_bytes = 1
-    process.settings.quarantine_folder.write_text("a file where a folder should be")
+    process.settings.quarantine_folder.symlink_to(process.settings.quarantine_folder)
 
 
 @pytest.mark.parametrize(
