@@ -175,7 +175,7 @@ async def _collect_recent(checked_messages: RecentMessages | None) -> RecentSumm
     if checked_messages is None:
         return RecentSummary()
     checked, unlike = 0, []
-    async for message in checked_messages.newest(_LOOKED_AT, lambda _: None):
+    async for message in checked_messages.newest(_LOOKED_AT):
         checked += 1
         if message.is_discounted:
             unlike.append(message.key)

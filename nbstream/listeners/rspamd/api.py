@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,12 +18,9 @@ from nbstream.server.http.listener import AccessLevel, HealthStatus, Route
 from nbstream.server.http.responses import RequestRefused, json_response
 
 if TYPE_CHECKING:
-    from nbstream.errors import StoreIncompatible
     from nbstream.server.http.bodies import BodyReader
     from nbstream.server.message_service import MessageService
-    from nbstream.store.recent.checked_messages import CheckedMessage, ReportUnreadable
-
-_log = logging.getLogger(__name__)
+    from nbstream.store.recent.checked_messages import CheckedMessage
 
 _HISTORY_LENGTH = 200
 
@@ -45,7 +41,7 @@ class RspamdApi:
         version: str,
         health: Callable[[], Awaitable[HealthStatus]],
         verdicts: Callable[[], Mapping[str, int]],
-        recent: Callable[[int, ReportUnreadable], AsyncIterator[CheckedMessage]],
+        recent: Callable[[int], AsyncIterator[CheckedMessage]],
     ) -> None:
         self._message_service = message_service
         self._body_reader = bodies
@@ -121,11 +117,8 @@ class RspamdApi:
 
     async def _history(self, _: web.BaseRequest) -> web.Response:
         thresholds = self._lookups.loaded_model_status().thresholds
-        unreadable: list[StoreIncompatible] = []
-        recent = [message async for message in self._newest_messages(_HISTORY_LENGTH, unreadable.append)]
-        if unreadable:
-            _log.warning("http: %d messages are missing from the history: %s", len(unreadable), unreadable[0])
-        return json_response(rspamd.history_to_json(recent, thresholds, len(unreadable)))
+        recent = [message async for message in self._newest_messages(_HISTORY_LENGTH)]
+        return json_response(rspamd.history_to_json(recent, thresholds))
 
     async def _symbols(self, _: web.BaseRequest) -> web.Response:
         return json_response(rspamd.symbols_to_json())

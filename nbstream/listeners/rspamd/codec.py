@@ -166,13 +166,8 @@ def _statfile_to_json(label: str, count: int, status: ModelStatus) -> dict[str, 
     }
 
 
-def history_to_json(
-    recent: Sequence[CheckedMessage], thresholds: Thresholds, unreadable: int = 0
-) -> dict[str, Any]:
-    """Return the answer to ``/history``: the last checked messages that are remembered, the newest first.
-
-    ``unreadable`` is the number of messages that are left out because another program wrote them.
-    """
+def history_to_json(recent: Sequence[CheckedMessage], thresholds: Thresholds) -> dict[str, Any]:
+    """Return the answer to ``/history``: the last checked messages that are remembered, the newest first."""
     rows = []
     for message in recent:
         score, verdict = clamped_log_odds(message.probability), Verdict(message.verdict)
@@ -186,7 +181,7 @@ def history_to_json(
                 "symbols": {symbol: {"name": symbol, "score": score, "metric_score": score, "options": []}},
             }
         )
-    return {"version": 2, "rows": rows, **({"unreadable": unreadable} if unreadable else {})}
+    return {"version": 2, "rows": rows}
 
 
 def symbols_to_json() -> list[dict[str, Any]]:

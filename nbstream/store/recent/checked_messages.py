@@ -117,14 +117,6 @@ class CheckedMessage:
 _Argument: TypeAlias = str | float | memoryview
 """An argument of the script that writes a batch."""
 
-ReportUnreadable: TypeAlias = "Callable[[StoreIncompatible], object]"
-"""Is called for each message that cannot be read."""
-
-
-def _log_unreadable(error: StoreIncompatible) -> None:
-    _log.warning("a message is left out: %s", error)
-
-
 BuildExplanation: TypeAlias = "Callable[[float], Explanation]"
 """Builds the explanation of a check; its argument is the time of the check, in seconds since the epoch."""
 
@@ -296,26 +288,17 @@ class RecentMessages:
             return message, None
         return message, stored_form.unpack_explanation(packed_explanation, message.tokens)
 
-    async def newest(
-        self, count: int, report_unreadable: ReportUnreadable = _log_unreadable
-    ) -> AsyncIterator[CheckedMessage]:
+    async def newest(self, count: int) -> AsyncIterator[CheckedMessage]:
         """Yield at most ``count`` remembered messages, the newest first; raises ``StoreUnavailable``.
 
-        A message that cannot be read is reported and left out; it does not hide the others.
+        A message that has expired or cannot be read does not hide the others.
         """
         for first in range(0, count, _READ_COUNT):
             last = min(first + _READ_COUNT, count) - 1
             with store_errors():
                 keys: Any = await self._client.zrevrange(self._keys.recent, first, last)
-                values: Any = await self._client.mget(map(self._stored_key, keys)) if keys else []
-            for key, packed in zip(keys, values, strict=True):
-                if not packed:  # it has expired meanwhile
-                    continue
-                try:
-                    message = CheckedMessage.unpack(key.decode("utf-8", "replace"), packed)
-                except StoreIncompatible as error:
-                    report_unreadable(error)
-                else:
+            for message in await self._read_all(keys):
+                if message:
                     yield message
             if len(keys) <= last - first:
                 return
@@ -332,14 +315,25 @@ class RecentMessages:
             found: Any = await self._client.zrange(
                 self._keys.recent, f"({after!r}", f"{until!r}", byscore=True, withscores=True, offset=0, num=count
             )
-            values: Any = await self._client.mget([self._stored_key(key) for key, _ in found]) if found else []
-        for (key, checked_at), packed in zip(found, values, strict=True):
-            try:
-                message = CheckedMessage.unpack(key.decode("utf-8", "replace"), packed) if packed else None
-            except StoreIncompatible as error:
-                _log_unreadable(error)
-                message = None
+        messages = await self._read_all([key for key, _ in found])
+        for (_, checked_at), message in zip(found, messages, strict=True):
             yield checked_at, message
+
+    async def _read_all(self, keys: Sequence[bytes]) -> list[CheckedMessage | None]:
+        """Return the messages with these keys; None for each that has expired, or cannot be read."""
+        names = [key.decode("utf-8", "replace") for key in keys]
+        with store_errors():
+            values: Any = await self._client.mget(map(self._keys.checked, names)) if names else []
+        messages: list[CheckedMessage | None] = []
+        for name, packed in zip(names, values, strict=True):
+            message = None
+            if packed:
+                try:
+                    message = CheckedMessage.unpack(name, packed)
+                except StoreIncompatible as error:
+                    _log.debug("a message is left out: %s", error)
+            messages.append(message)
+        return messages
 
     async def _read_stored(self, message_key: str) -> bytes | None:
         """Return what is stored of the message; wait once, as another process may be about to write it."""
@@ -353,9 +347,6 @@ class RecentMessages:
         with store_errors():
             packed: Any = await self._client.get(self._keys.checked(message_key))
         return packed  # type: ignore[no-any-return]  # untyped replies
-
-    def _stored_key(self, message_key: bytes) -> str:
-        return self._keys.checked(message_key.decode())
 
     async def _pack_batch(self, batch: list[_QueuedMessage]) -> bytes:
         """Take a batch of the queue, and return what the script reads of it."""

@@ -76,11 +76,11 @@ class ArchiveHeader:
     ``following`` the number of models that come after it.
     """
 
-    nbstream: str
     signature: Mapping[str, str]
     records: int
     model: str = COMMON
     following: int = 0
+    nbstream: str = __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,13 +223,6 @@ class ArchiveReader:
         except (OSError, EOFError, zlib.error) as error:  # OSError is also what gzip raises for a wrong checksum
             problem = "cut or damaged" if self._lines else "no model that nbstream has exported"
             raise InputError(f"{self._name}: {problem} ({error})") from error
-
-
-def new_header(
-    signature: Mapping[str, str], records: int, model: str = COMMON, following: int = 0
-) -> ArchiveHeader:
-    """Return the header of an archive that this version of the program writes."""
-    return ArchiveHeader(__version__, signature, records, model, following)
 
 
 def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str]) -> ArchiveHeader:

@@ -61,7 +61,7 @@ class ModelSnapshot:
         people, automatic, _ = self._position.totals
         records = sum(lengths) + sum(people.messages) + sum(automatic.messages)
         signature = current_signature(self._model.key_fingerprint)
-        return archive.new_header(signature, records, name, following)
+        return archive.ArchiveHeader(signature, records, name, following)
 
     @property
     def _columns(self) -> Sequence[str]:

@@ -16,13 +16,13 @@ from nbstream.errors import InputError, StoreIncompatible
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer.archive import (
+    ArchiveHeader,
     ArchiveReader,
     ArchiveRecord,
     ArchiveWriter,
     CountsRecord,
     LedgerRecord,
     TotalsRecord,
-    new_header,
 )
 from tests.fuzz.target import Choices, FuzzTarget
 
@@ -86,7 +86,7 @@ _ENTRY = json.dumps({"message": "a" * 24, "milliseconds": 1000, "fields": _FIELD
 _COUNTS = b'{"counts":"ham","of":{"body:a":1000,"=x":-3,"b\\udcff":9007199254740991}}\n'
 _TOTALS = b'{"totals":{"messages:ham":1,"tokens:ham":1000}}\n'
 _written = io.BytesIO()
-_writer = ArchiveWriter(_written, new_header(current_signature(), 1))
+_writer = ArchiveWriter(_written, ArchiveHeader(current_signature(), 1))
 _writer.write(TotalsRecord({b"messages:ham": 1}))
 _writer.finish()
 

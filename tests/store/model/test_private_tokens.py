@@ -12,7 +12,7 @@ from nbstream.errors import StoreIncompatible
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.model import Model
 from nbstream.store.model.signature import current_signature
-from nbstream.store.transfer.archive import ArchiveReader, ArchiveWriter, new_header
+from nbstream.store.transfer.archive import ArchiveHeader, ArchiveReader, ArchiveWriter
 
 KEY, OTHER = "00112233aabbccdd", "ffeeffeeffeeffee"
 
@@ -61,7 +61,7 @@ def test_a_file_is_refused_that_hides_its_words_in_another_way(tmp_path: Path) -
 @pytest.mark.parametrize(("exported", "imported"), [("", KEY), (KEY, ""), (KEY, OTHER)])
 def test_an_archive_is_refused_that_hides_its_words_in_another_way(exported: str, imported: str) -> None:
     stream = BytesIO()
-    ArchiveWriter(stream, new_header(current_signature(exported), 0)).finish()
+    ArchiveWriter(stream, ArchiveHeader(current_signature(exported), 0)).finish()
     stream.seek(0)
     ArchiveReader(stream, "FILE", current_signature(exported))
     stream.seek(0)
