@@ -359,11 +359,6 @@ def _add_mailboxes(learn: CommandParser, read_template: Callable[[str], object])
         metavar="N",
         help="of an account at most so many letters of a class, the newest (default: 2000)",
     )
-    mailboxes.add_argument(
-        "--own-models",
-        action="store_true",
-        help="what lies in the mailboxes of users that have own models is learned there, and not for everybody",
-    )
 
 
 def _add_quarantine(commands: Commands) -> None:

@@ -1,4 +1,4 @@
-"""The plan in words: which months are left out, of real Maildirs and mboxes."""
+"""The plan in words, of real Maildirs and mboxes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.training.choice import ENOUGH
-from nbstream.training.plan import Plan, make_plan
+from nbstream.training.plan import make_plan
 from tests.training.site import MBOX_LINE, Site
 
 _COPIED = 1_800_000_000  # when all files were copied here: in 2027
@@ -42,43 +41,19 @@ def write_mbox(root: Path, folder: str, messages: list[bytes]) -> None:
     (root / "ann" / folder).write_bytes(b"".join(MBOX_LINE + raw + b"\n" for raw in messages))
 
 
-def plan_of(root: Path) -> Plan:
-    return make_plan(Site(root).source, lambda _user: None, 2000)
-
-
 @pytest.mark.parametrize("write", [write_maildir, write_mbox])
-def test_old_ham_beside_fresh_junk_is_left_out_with_its_months_and_how_to_teach_it(
-    tmp_path: Path, write: Callable[[Path, str, list[bytes]], None]
-) -> None:
-    fresh = "Sat, 21 Nov 2026"
-    old = [*messages("ham", "Mon, 4 Mar 2019", 20), *messages("ham", "Fri, 3 Apr 2020", 20)]
-    write(tmp_path, "Archive", [*old, *messages("ham", fresh, ENOUGH)])
-    write(tmp_path, "Junk", list(messages("spam", fresh, ENOUGH)))
-
-    plan = plan_of(tmp_path)
-
-    assert plan.counts() == {"ham": ENOUGH, "spam": ENOUGH}
-    assert plan.lines()[0] == "accounts: 1, messages: 2040"
-    assert plan.lines()[-2:] == [
-        "left out: 40 ham of months without spam (2019-03 to 2020-04)",
-        "left out: of months that one class alone has, the calendar would be learned as a clue; "
-        "learn ham PATH and learn spam PATH teach them all the same",
-    ]
-
-
-@pytest.mark.parametrize("write", [write_maildir, write_mbox])
-def test_what_is_learned_of_other_months_for_want_of_common_ones_is_said(
+def test_it_says_how_many_of_each_class_and_when_the_server_received_them(
     tmp_path: Path, write: Callable[[Path, str, list[bytes]], None]
 ) -> None:
     write(tmp_path, "Archive", list(messages("ham", "Mon, 4 Mar 2019", 60)))
-    write(tmp_path, "Junk", list(messages("spam", "Sat, 21 Nov 2026", 70)))
+    write(tmp_path, "Junk", list(messages("spam", "Sat, 21 Nov 2026", 7)))
 
-    plan = plan_of(tmp_path)
+    plan = make_plan(Site(tmp_path).source, 50)
 
-    assert plan.counts() == {"ham": 60, "spam": 70}
-    assert [line for line in plan.lines() if "of months" in line] == [
-        "balance: 60 ham are of months without spam that is learned (2019-03): "
-        "when they came is a clue until there is more of both",
-        "balance: 70 spam are of months without ham that is learned (2026-11): "
-        "when they came is a clue until there is more of both",
+    assert list(plan.lines()) == [
+        "accounts: 1, messages: 67",
+        "ham: 50 messages of 1 accounts, from 2019-03-04 to 2019-03-04",
+        "spam: 7 messages of 1 accounts, from 2026-11-21 to 2026-11-21; a model needs 50 of each class",
+        "an account gives at most 50 of a class, the newest",
+        "left out: 10 older ones of accounts with very many",
     ]

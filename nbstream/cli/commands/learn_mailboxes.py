@@ -19,8 +19,6 @@ from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, TypeVar, cast
 
-import numpy as np
-
 from nbstream import interrupts
 from nbstream.cli import reader_process
 from nbstream.cli.lesson_summary import FeedbackSummary
@@ -34,7 +32,6 @@ from nbstream.daemon.assembly.policy import make_message_reader, make_own_model_
 from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import InputError, StoreIncompatible
-from nbstream.evaluation.measures import wilson_interval
 from nbstream.filter import FeedbackOutcome, LabelledMessage
 from nbstream.mail.message import Message
 from nbstream.mail.visible_text import visible_text
@@ -43,7 +40,6 @@ from nbstream.settings.values import read_text_file
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.system_users import acting_as, current_user
 from nbstream.terminal import progress
-from nbstream.training.choice import LABELS
 from nbstream.training.files import MailboxFiles
 from nbstream.training.messages import FolderRole, MessagePlace, SkippedMail
 from nbstream.training.plan import Skips, make_plan
@@ -52,14 +48,15 @@ from nbstream.training.template import PathTemplate, parse_passwords, parse_user
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nbstream.cli.reader_process import MessageChunk, ReadMessage
+    from nbstream.cli.reader_process import MessageChunk
     from nbstream.correspondents.facts import CorrespondentFacts
     from nbstream.daemon.config import Settings
     from nbstream.errors import NbstreamError
-    from nbstream.filter import FeedbackResult, Filter
+    from nbstream.filter import FeedbackResult
+    from nbstream.store.model.model import Model
     from nbstream.terminal import Output
     from nbstream.training.messages import Account, MailboxMessage, MailSource
-    from nbstream.training.plan import Plan, PlanPart
+    from nbstream.training.plan import Plan
 
 SOURCE = "mailboxes"
 """The source of these lessons: the history and ``nbstream undo --source`` know them by it."""
@@ -83,19 +80,12 @@ def run(options: argparse.Namespace, output: Output) -> None:
         options.wrong_usage("without a terminal give --plan, which learns nothing, or --yes")
     settings = config.load_settings(config.find_config_file(options.config))
     source = _mail_source(options, settings)
-    names = make_own_model_names(settings)
-
-    def own_model_user(user: str) -> str | None:
-        return names.user_of(user) if options.own_models and names.levels_of(user) else None
-
     with interrupts.interrupt_at_once(), progress(" accounts", None) as advance:
-        plan = make_plan(source, own_model_user, options.per_account, advance)
+        plan = make_plan(source, options.per_account, advance)
     output.show([visible_text(line) for line in plan.lines()])
     if not plan.accounts:
         raise InputError("--mailboxes: no account was found")
-    if options.plan or not any(part.choice.order for part in plan.parts):
-        return
-    if not options.yes and not _is_agreed(source, plan, output):
+    if options.plan or not plan.chosen or not (options.yes or _is_agreed(output)):
         return
     owner = _owner(settings)
     with acting_as(owner):
@@ -151,27 +141,10 @@ def _parsed(file: Path, parse: Callable[[str], _Parsed]) -> _Parsed:
         raise InputError(f"{file}: {error}") from error
 
 
-def _is_agreed(source: MailSource, plan: Plan, output: Output) -> bool:
-    """Ask whether the plan is to be learned, and show a sample of it to whoever asks for one."""
-    while True:
-        output.show("Learn this? [y]es, [n]o, or look at a [s]ample:")
-        line = sys.stdin.readline()
-        answer = line.strip().lower()[:1]
-        if answer == "s":
-            for label in LABELS:
-                for shown in _sample_lines(source, plan, label):
-                    output.show(shown)
-        elif answer in {"y", "n"} or not line:
-            return answer == "y"
-
-
-def _sample_lines(source: MailSource, plan: Plan, label: str) -> Iterator[str]:
-    for place in plan.sample(label):
-        for _, raw in source.read([place], lambda _skipped: None):
-            message = Message.parse(raw)
-            fields = [message.first_field(name) for name in ("from", "subject")]
-            texts = [str(place), *(field.text if field else "" for field in fields)]
-            yield "  ".join((label, *(visible_text(text, _TEXT_CHARACTERS) for text in texts)))
+def _is_agreed(output: Output) -> bool:
+    """Ask whether the plan is to be learned."""
+    output.show("Learn this? [y]es or [n]o:")
+    return sys.stdin.readline().strip().lower().startswith("y")
 
 
 async def _record_sent(
@@ -224,13 +197,12 @@ def _sent_places(source: MailSource, account: Account, since: float, skips: Skip
 def _reader(
     source: MailSource, plan: Plan
 ) -> Callable[[list[NbstreamError]], Iterator[tuple[NamedMessage, str | None]]]:
-    """Return what reads all messages of the plan; each is named by its part and its place in the order."""
+    """Return what reads all messages of the plan; the name of each is its place in the order."""
 
     def read_all(errors: list[NbstreamError]) -> Iterator[tuple[NamedMessage, str | None]]:
-        for i, part in enumerate(plan.parts):
-            for start, end in part.slices():
-                for number, raw in source.read(part.choice.places(start, end), errors.append):
-                    yield NamedMessage(f"{i} {number}", raw), part.choice.label(number)
+        for places in plan.slices():
+            for number, raw in source.read(places, errors.append):
+                yield NamedMessage(str(number), raw), plan.chosen[number].label
 
     return read_all
 
@@ -240,14 +212,34 @@ async def _learn(
 ) -> None:
     results, skips = Results(FeedbackSummary(output.errors, "all")), Skips()  # the plan has said what it left out
     interrupted = "; the same command goes on"
+    is_checked = deque[bool]()
     try:
-        async with aclosing(chunks):
-            messages = ReadMessages(chunks, skips)
-            with progress(" messages", sum(plan.counts().values())) as advance:
-                for i, part in enumerate(plan.parts):
-                    if part.choice.order:
-                        async with aclosing(messages.of_part(i)) as batches:
-                            await _learn_part(settings, part, batches, results, advance)
+        with progress(" messages", len(plan.chosen)) as advance:
+
+            def add(lesson: FeedbackResult | StoreIncompatible) -> None:
+                results.add(lesson, is_checked=is_checked.popleft())
+                advance(1)
+
+            async def messages(model: Model) -> AsyncGenerator[LabelledMessage, None]:
+                async for chunk in chunks:
+                    for error in chunk.errors:
+                        skips.add(error if isinstance(error, SkippedMail) else SkippedMail("a message", _NO_MAIL))
+                    entries = await model.entries([message.tokenized.key for message in chunk.messages])
+                    for message, entry in zip(chunk.messages, entries, strict=True):
+                        is_same = isinstance(entry, LedgerEntry) and entry.label == message.label
+                        if is_same or (isinstance(entry, LedgerEntry) and entry.source != SOURCE):
+                            results.known[is_same] += 1
+                            advance(1)
+                        else:
+                            is_checked.append(int(message.name) >= plan.first_checked)
+                            yield LabelledMessage(message.tokenized, message.label)
+
+            async with (
+                aclosing(chunks),
+                open_one_shot_filter(settings, sign=True) as (spam_filter, model),
+                aclosing(messages(model)) as labelled,
+            ):
+                await spam_filter.learn_many(labelled, FeedbackSource(SOURCE, current_user()), add)
         interrupted = ""
     finally:
         output.show(results.summary.describe() + interrupted)
@@ -255,69 +247,6 @@ async def _learn(
         for line in (*measure, *(f"skipped: {line}" for line in skips.lines())):
             output.show(visible_text(line))
         output.print_errors()
-
-
-async def _learn_part(
-    settings: Settings,
-    part: PlanPart,
-    batches: AsyncGenerator[Sequence[ReadMessage], None],
-    results: Results,
-    advance: Callable[[int], object],
-) -> None:
-    """Learn the messages of one model."""
-    is_checked = deque[bool]()
-
-    def add(lesson: FeedbackResult | StoreIncompatible) -> None:
-        results.add(lesson, is_checked=is_checked.popleft())
-        advance(1)
-
-    async def messages(spam_filter: Filter) -> AsyncGenerator[LabelledMessage, None]:
-        async for batch in batches:
-            entries = await spam_filter.parts.model.entries([message.tokenized.key for message in batch])
-            for message, entry in zip(batch, entries, strict=True):
-                if isinstance(entry, LedgerEntry) and (entry.label == message.label or entry.source != SOURCE):
-                    results.known[entry.label == message.label] += 1
-                    advance(1)
-                    continue
-                is_checked.append(_place(message)[1] >= part.first_checked)
-                yield LabelledMessage(message.tokenized, message.label)
-
-    async with (
-        open_one_shot_filter(settings, sign=True, user=part.user) as (spam_filter, _),
-        aclosing(messages(spam_filter)) as labelled,
-    ):
-        await spam_filter.learn_many(labelled, FeedbackSource(SOURCE, current_user(part.user)), add)
-
-
-def _place(message: ReadMessage) -> tuple[int, int]:
-    """Return the part of the plan that a message is of, and its place in the order there."""
-    part, _, number = message.name.partition(" ")
-    return int(part), int(number)
-
-
-class ReadMessages:
-    """The messages that the reader process has read, in batches; ``skips`` gets what it could not read."""
-
-    def __init__(self, chunks: AsyncGenerator[MessageChunk, None], skips: Skips) -> None:
-        self._chunks = chunks
-        self._skips = skips
-        self._waiting: deque[ReadMessage] = deque()
-
-    async def of_part(self, part: int) -> AsyncGenerator[Sequence[ReadMessage], None]:
-        """Yield the messages of one part of the plan, which comes after the parts before it."""
-        while True:
-            while len(self._waiting) < _BATCH and (chunk := await anext(self._chunks, None)):
-                for error in chunk.errors:
-                    self._skips.add(
-                        error if isinstance(error, SkippedMail) else SkippedMail("a message", _NO_MAIL)
-                    )
-                self._waiting += chunk.messages
-            batch: list[ReadMessage] = []
-            while self._waiting and len(batch) < _BATCH and _place(self._waiting[0])[0] == part:
-                batch.append(self._waiting.popleft())
-            if not batch:
-                return
-            yield batch
 
 
 @dataclass(slots=True)
@@ -359,7 +288,4 @@ class Results:
 
 
 def _rate(wrong: int, count: int) -> str:
-    if not count:
-        return "unknown, there was none"
-    lower, upper = wilson_interval(np.array([float(wrong)]), count)
-    return f"{wrong} of {count} ({wrong / count:.1%}, probably {lower[0]:.1%} to {upper[0]:.1%})"
+    return f"{wrong} of {count} ({wrong / count:.1%})" if count else "unknown, there was none"
