@@ -20,8 +20,7 @@
 -- A prequential score begins with its time, by which it is sorted. The change names the scores that were removed
 -- (gone), those that were added (come), and, where the limit removed older ones of a class, the oldest one that is left.
 
--- This is the one place that says what the keys and arguments mean. model/scripts.py packs them under the same names
--- and in the same order, and a test compares the two.
+-- This is the one place that says what the keys and arguments mean. model/scripts.py packs them in this order.
 local totals_key,
   changes_key,
   sequence_key,

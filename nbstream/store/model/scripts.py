@@ -24,7 +24,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import zstandard
@@ -97,61 +97,6 @@ class Lesson:
     def entry_fields(self) -> Sequence[str | bytes]:
         """The names and values of the new ledger entry in turn, as they are stored; empty for no entry."""
         return [item for field in self.new.pack().items() for item in field] if self.new else []
-
-
-class LearnScriptKeys(NamedTuple):
-    """The keys that ``learn.lua`` unpacks by name, in its order.
-
-    The keys of the columns and those of the ledger entries follow them.
-    """
-
-    totals_key: str
-    changes_key: str
-    sequence_key: str
-    history_key: str
-    importing_key: str
-    ham_scores_key: str
-    spam_scores_key: str
-
-
-class LearnScriptArguments(NamedTuple):
-    """The arguments that ``learn.lua`` unpacks by name, in its order; the script says what each of them means.
-
-    The ``ColumnArguments`` of each column follow them, then for each lesson its ``LessonArguments``, the fields of
-    the history's record and those of the new ledger entry.
-    """
-
-    names: bytes
-    packed_names: bytes
-    name_count: int
-    token_count: int
-    max_changes: int
-    max_history_records: int
-    max_prequential_scores: int
-    ledger_seconds: int
-    column_count: int
-    lesson_count: int
-
-
-class ColumnArguments(NamedTuple):
-    """The arguments of one column, in the order of ``learn.lua``."""
-
-    name: str
-    additions: bytes
-    messages: int
-    weight: int
-
-
-class LessonArguments(NamedTuple):
-    """The arguments of one lesson, in the order of ``learn.lua``."""
-
-    expected_version: str
-    old_label: str
-    old_prequential_score: bytes
-    new_label: str
-    new_prequential_score: bytes
-    history_length: int
-    entry_length: int
 
 
 class _ColumnSum:
@@ -228,42 +173,38 @@ class LessonBatch:
         return len(self.lessons) < MAX_BATCH_LESSONS and counts <= MAX_BATCH_COUNTS
 
     def pack_keys(self, keys: ModelKeys) -> list[str]:
-        """The keys of the script."""
-        ham_scores, spam_scores = keys.prequential_scores
-        named = LearnScriptKeys(
-            totals_key=keys.totals,
-            changes_key=keys.changes,
-            sequence_key=keys.sequence,
-            history_key=keys.history,
-            importing_key=keys.importing,
-            ham_scores_key=ham_scores,
-            spam_scores_key=spam_scores,
-        )
+        """The keys of the script, in the order that it documents."""
+        named = [
+            keys.totals,
+            keys.changes,
+            keys.sequence,
+            keys.history,
+            keys.importing,
+            *keys.prequential_scores,
+        ]
         entry_keys = [keys.ledger(lesson.message_key) for lesson in self.lessons]
         return [*named, *map(keys.counts, self._column_sums), *entry_keys]
 
     def pack_arguments(self, limits: RetentionLimits) -> ScriptArguments:
-        """The arguments of the script."""
+        """The arguments of the script, in the order that it documents."""
         token_count = len(self._token_numbers)
         name_count = token_count + len(self._sum_numbers)
         names = b"\n".join(([self._token_numbers.joined()] if token_count else []) + [*self._sum_numbers])
         arguments: ScriptArguments = [
-            *LearnScriptArguments(
-                names=names.replace(b"\n", b"\0") + b"\0" if names else b"",
-                packed_names=pack_names(names),
-                name_count=name_count,
-                token_count=token_count,
-                max_changes=limits.max_changes,
-                max_history_records=limits.max_history_records,
-                max_prequential_scores=limits.max_prequential_scores,
-                ledger_seconds=limits.ledger_seconds,
-                column_count=len(self._column_sums),
-                lesson_count=len(self.lessons),
-            )
+            names.replace(b"\n", b"\0") + b"\0" if names else b"",
+            pack_names(names),
+            name_count,
+            token_count,
+            limits.max_changes,
+            limits.max_history_records,
+            limits.max_prequential_scores,
+            limits.ledger_seconds,
+            len(self._column_sums),
+            len(self.lessons),
         ]
         for column, column_sum in self._column_sums.items():
             additions = column_sum.additions(token_count, name_count)
-            arguments += ColumnArguments(column, additions, column_sum.messages, column_sum.weight)
+            arguments += [column, additions, column_sum.messages, column_sum.weight]
         for lesson in self.lessons:
             arguments += _lesson_arguments(lesson)
             arguments += lesson.note_fields
@@ -295,17 +236,17 @@ def _unpack_conflict(fields: Mapping[bytes, bytes]) -> ledger.LedgerConflict | S
         return error
 
 
-def _lesson_arguments(lesson: Lesson) -> LessonArguments:
+def _lesson_arguments(lesson: Lesson) -> ScriptArguments:
     old, new = lesson.old, lesson.new
-    return LessonArguments(
-        expected_version=old.version if old else "",
-        old_label=old.label if old else "",
-        old_prequential_score=old.prequential_score if old else b"",
-        new_label=new.label if new else "",
-        new_prequential_score=new.prequential_score if new else b"",
-        history_length=len(lesson.note_fields),
-        entry_length=len(lesson.entry_fields),
-    )
+    return [
+        old.version if old else "",
+        old.label if old else "",
+        old.prequential_score if old else b"",
+        new.label if new else "",
+        new.prequential_score if new else b"",
+        len(lesson.note_fields),
+        len(lesson.entry_fields),
+    ]
 
 
 def columns_with(column: str) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The caller of ``learn.lua`` and the script itself name the same keys and arguments in the same order."""
+"""How lessons are packed for ``learn.lua``."""
 
 from __future__ import annotations
 
