@@ -24,15 +24,13 @@ from nbstream.store.model.history import RecentChanges
 from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.store.sender_lists import StoredSenderLists
-from nbstream.web.admin.activity import SAMPLE_SECONDS, ActivityRecorder
 from nbstream.web.admin.login import AdminAuthenticator
 from nbstream.web.admin.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.web.admin.messages_view import MessagesView, known_rows
-from nbstream.web.admin.now_view import DaemonFindings, NowView
+from nbstream.web.admin.now_view import DaemonFindings, DaemonState, NowView, RecentMail
 from nbstream.web.admin.quarantine_view import PageQuarantine, QuarantineView
 from nbstream.web.admin.teaching_view import TeachingView
 from nbstream.web.admin.thresholds_view import ThresholdsView
-from nbstream.web.admin.tokens_view import TokensView
 from nbstream.web.admin.undo_view import UndoView
 from nbstream.web.areas import ADMIN_AREA, PREFIX, USER_AREA, USER_PREFIX
 from nbstream.web.forms import MAX_FORM_BYTES
@@ -147,8 +145,6 @@ class _WebMaker:
     def _admin_area(self, health_check: HealthCheck, lookups: ModelLookups) -> Area:
         """Return all mail, for administrators."""
         context, parts, settings, model = self._context, self._parts, self._context.settings, self._parts.model
-        activity = ActivityRecorder(context.registry.collect)
-        parts.background.every("activity", SAMPLE_SECONDS, activity.record, waits_first=True)
         findings = DaemonFindings(health_check.redis_findings, health_check.other_findings, lookups.findings)
         find_rows = known_rows(self._rows)
         quarantine = PageQuarantine(parts.quarantine, parts.next_hop, self._message_handler, self._outcomes.note)
@@ -160,15 +156,16 @@ class _WebMaker:
             policy_labels=self._policy_labels,
             class_names=lookups.class_names,
         )
+        changes = RecentChanges(model.history)
+        daemon = DaemonState(
+            configured_addresses=listener_addresses(settings),
+            bound_addresses=parts.bound_addresses,
+            redis_address=settings.redis.display_url,
+            mirror=parts.mirror,
+            metrics=context.registry.collect,
+        )
         views: list[View] = [
-            NowView(
-                listener_addresses(settings),
-                settings.redis.display_url,
-                parts.mirror,
-                findings,
-                activity,
-                parts.bound_addresses,
-            ),
+            NowView(daemon, findings, RecentMail(self._rows, find_rows, model.labels, changes)),
             MessagesView(
                 self._rows,
                 settings.memory,
@@ -185,7 +182,7 @@ class _WebMaker:
                 lambda: self._runtime().rules,
             ),
             TeachingView(
-                RecentChanges(model.history),
+                changes,
                 model_state=lookups.model_state,
                 autolearned=lookups.autolearned,
                 find_rows=find_rows,
@@ -193,7 +190,6 @@ class _WebMaker:
                 class_names=lookups.class_names,
             ),
             UndoView(model, find_rows),
-            TokensView(lambda: parts.mirror.vocabulary_size, lookups.named_counts),
             QuarantineView(quarantine, find_rows),
             ListsView(PREFIX, self._lists, lambda: self._runtime().sender_lists.configured),
         ]

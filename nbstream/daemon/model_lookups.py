@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.clues import NamedCounts
 from nbstream.bayes.counts import Totals
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.filter.filter import MessageRecord, find_message_record
@@ -189,8 +188,3 @@ class ModelLookups:
     async def find_suspects(self, message_keys: Iterable[str]) -> Sequence[Suspect]:
         """Return the learned messages whose label may be wrong. Raises ``StoreUnavailable``."""
         return await find_suspects(self.parts.model, self.make_scorer(), message_keys)
-
-    def named_counts(self) -> NamedCounts:
-        """Return all counts with their tokens. Raises ``StoreUnavailable`` before they are loaded."""
-        names, rows = self.parts.mirror.snapshot()
-        return NamedCounts(names, rows, self.parts.mirror.totals or Totals())

@@ -12,20 +12,10 @@ ROWS = np.array([[0, 9], [500, 500], [0, 4], [8, 0], [5, 5], [2, 0]], dtype=np.i
 COUNTS = NamedCounts(NAMES, ROWS, Totals((9, 9), (15000, 18000), 5))
 
 
-def tokens(label: str, k: int = 10, part: bytes = b"") -> list[str]:
-    return [vote.token for vote in top_tokens(COUNTS, label, k, part)]
+def tokens(label: str, k: int = 10) -> list[str]:
+    return [vote.token for vote in top_tokens(COUNTS, label, k)]
 
 
 def test_the_strongest_for_a_class_come_first_and_sums_are_no_tokens() -> None:
     assert tokens("spam", 2) == ["body:prize", "subject.word:prize"]
     assert tokens("ham") == ["body:lunch", "body:für", "body:the", "subject.word:prize", "body:prize"]
-
-
-def test_only_tokens_with_the_part_are_listed_with_the_same_numbers() -> None:
-    everything = top_tokens(COUNTS, "spam", 10)
-
-    found = top_tokens(COUNTS, "spam", 10, b"prize")
-
-    assert found == [vote for vote in everything if "prize" in vote.token]
-    assert tokens("spam", part=b"score") == []
-    assert tokens("ham", part="für".encode()) == ["body:für"]

@@ -38,7 +38,6 @@ VIEWS = {
     "thresholds": "/ui/thresholds",
     "teaching": "/ui/teaching",
     "undo": "/ui/undo?since=1d&actor=127.0.0.2",
-    "tokens": "/ui/tokens",
     "quarantine": "/ui/quarantine",
 }
 LOOKS = {"light": Look(1100), "dark": Look(1100, "dark"), "narrow": Look(NARROW)}

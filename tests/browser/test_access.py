@@ -22,10 +22,10 @@ def test_a_one_time_link_leads_to_what_was_asked_for_once_and_logout_ends_it(
     link = login_link(empty_site.daemon).removeprefix(empty_site.origin)
     visitor, another = visit(empty_site.origin, look), visit(empty_site.origin, look)
 
-    visitor.go(f"{link}&to=%2Fui%2Ftokens%3Fpart%3Dprize")
+    visitor.go(f"{link}&to=%2Fui%2Fquarantine%3Fsender%3Dann%2540x.example")
     visitor.page.get_by_role("button").click()
-    visitor.page.wait_for_url("**/ui/tokens?part=prize")
-    expect(visitor.page.get_by_label("Part of a token")).to_have_value("prize")
+    visitor.page.wait_for_url("**/ui/quarantine?sender=ann%40x.example")
+    expect(visitor.page.get_by_role("heading", level=1)).to_have_text("Quarantine")
 
     another.go(link)
     another.page.get_by_role("button").click()

@@ -45,7 +45,6 @@ TEXTS = (
 )
 
 QUERIES = (
-    ("/ui/", "span", 200),
     ("/ui/login", "link to", 200),
     ("/ui/messages", "id sender recipient verdict action policy since until older select", 200),
     ("/ui/quarantine", "sender recipient order before select", 200),
@@ -54,7 +53,6 @@ QUERIES = (
     ("/ui/teaching", "label", 400),
     ("/ui/teaching", "before", 400),
     ("/ui/senders", "user", 400),
-    ("/ui/tokens", "part", 200),
     ("/ui/undo", "actor source id", 200),
     ("/ui/undo", "since", 400),
 )

@@ -11,11 +11,9 @@ from tests.browser.visitor import NARROW, Look, Visitor
 pytestmark = pytest.mark.timeout(300)  # some dozens of pages, and 10,000 messages are written first
 
 FURTHER_VIEWS = (
-    "/ui/?span=week",
     "/ui/messages?verdict=spam",
     "/ui/undo",
     "/ui/undo?since=1d",
-    "/ui/tokens?part=prize",
     "/ui/quarantine?select=all",
 )
 

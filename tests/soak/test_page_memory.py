@@ -24,9 +24,9 @@ VIEWS = 1000
 MAX_GROWTH_MB = 8.0
 PASSWORD = "password of this test"
 PATHS = (
-    *("/ui/", "/ui/?span=day", "/ui/messages", "/ui/messages?sender=%40x.example", "/ui/thresholds"),
+    *("/ui/", "/ui/messages", "/ui/messages?sender=%40x.example", "/ui/thresholds"),
     *("/ui/teaching", "/ui/undo?since=1h&actor=nobody"),
-    *("/ui/tokens?part=prize", "/ui/quarantine", "/ui/messages/{id}"),
+    *("/ui/quarantine", "/ui/messages/{id}"),
 )
 
 

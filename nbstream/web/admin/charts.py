@@ -1,4 +1,4 @@
-"""What all charts have, scales, axes and a frame, and the chart of activity, which several views show.
+"""What charts have: scales, axes and a frame.
 
 Rules of the charts: they are pure functions from data to SVG. A chart has no colours, fonts or widths of its
 own, only classes, which the style sheet gives their look in light and dark. It has a title and a description for
@@ -9,9 +9,9 @@ finite, or is outside of the view box.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import compress, pairwise
+from itertools import compress
 
 from markupsafe import Markup
 
@@ -67,21 +67,6 @@ class Frame:
         return Markup(
             '<svg class="chart {}" viewBox="0 0 {} {}" role="img" aria-label="{}">\n<desc>{}</desc>\n{}\n</svg>'
         ).format(chart_class, self.width, self.height, f"{title}. {description}", description, lines(content))
-
-    def y_axis(self, scale: Scale, ticks: Sequence[float]) -> Markup:
-        """Return a line across the data and a label at the left for each of the ticks."""
-        placed = [(scale.position(tick), tick_label(tick)) for tick in ticks]
-        half = _NARROW_FONT * _LINE_HEIGHT / 2
-        tick_classes = _tick_classes((position - half, position + half) for position, _ in placed)
-        return lines(
-            Markup('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-                self.left, self.width - self.right, (y := coordinate(position)), y
-            )
-            + Markup('<text class="{}" x="{}" y="{}" dy="0.32em" text-anchor="end">{}</text>').format(
-                tick_class, self.left - 6, y, label
-            )
-            for (position, label), tick_class in zip(placed, tick_classes, strict=True)
-        )
 
     def x_axis(self, scale: Scale, ticks: Iterable[tuple[float, str]]) -> Markup:
         """Return the axis below the data, with a mark and a label for each of the ticks (value, label).
@@ -149,17 +134,6 @@ def coordinate(position: float) -> str:
     return f"{position:.1f}".removesuffix(".0")
 
 
-def round_ticks(high: float, count: int = 4) -> tuple[float, ...]:
-    """Return about ``count`` round numbers from 0 up to one that is at least ``high``.
-
-    The distance between two of them is 1, 2 or 5 times a power of ten. What is no positive, finite number counts
-    as 1.
-    """
-    top = high if 0 < high < math.inf else 1.0
-    step = round_step(top, count)
-    return tuple(step * number for number in range(math.ceil(top / step - 1e-9) + 1))
-
-
 def round_step(width: float, count: int) -> float:
     """Return 1, 2 or 5 times a power of ten, the least that fits into ``width`` at most ``count`` times."""
     rough = max(width / count, 1e-9)
@@ -193,80 +167,3 @@ def log_odds(p: float) -> float:
 def probability(odds: float) -> float:
     """Return the probability with these log-odds."""
     return 1 / (1 + math.exp(-odds))
-
-
-# The chart of activity: how many messages got each verdict or label in each step of time, stacked.
-
-_MAX_BARS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One step of time: its value of each class, and a text that says all of it in words."""
-
-    values: Mapping[str, float]
-    text: str
-
-
-def draw_activity(
-    title: str, description: str, classes: Sequence[str], bars: Sequence[Bar], ticks: Sequence[tuple[float, str]]
-) -> Markup:
-    """Return the chart as SVG: an area in steps for each class, and for each bar a place with its text.
-
-    ``classes`` are stacked in this order, the first at the bottom. ``bars`` are equally long steps, of which the
-    last 400 are drawn; ``ticks`` are labels below, each with the index of the bar that begins there.
-    """
-    frame = Frame()
-    bars = bars[-_MAX_BARS:]
-    edges = list(zip(*(_stacked(bar, classes) for bar in bars), strict=True))
-    heights = round_ticks(max(edges[-1], default=0.0) if edges else 0.0)
-    x_scale, y_scale = frame.x_scale(0, max(len(bars), 1)), frame.y_scale(0, heights[-1])
-    corners = [tuple(_corners(edge, x_scale, y_scale)) for edge in edges]
-    areas = [
-        Markup('<path class="area {}" d="{}"/>').format(name, _area(lower, upper))
-        for name, (lower, upper) in zip(classes, pairwise(corners), strict=False)
-    ]
-    axes = (frame.y_axis(y_scale, heights), *areas, frame.x_axis(x_scale, ticks))
-    return frame.drawing("activity", title, description, (*axes, _places(bars, x_scale, frame)))
-
-
-def _stacked(bar: Bar, classes: Sequence[str]) -> Iterator[float]:
-    """Yield 0 and the upper edge of each class; what is no positive, finite number has no height."""
-    height = 0.0
-    yield height
-    for name in classes:
-        value = bar.values.get(name, 0.0)
-        height += min(value, 1e12) if 0 < value < math.inf else 0.0
-        yield height
-
-
-def _area(lower: Sequence[str], upper: Sequence[str]) -> str:
-    """Return the path around the area between two edges."""
-    return f"M{'L'.join((*upper, *reversed(lower)))}Z"
-
-
-def _corners(edge: Sequence[float], x_scale: Scale, y_scale: Scale) -> Iterator[str]:
-    """Yield the corners of an edge in steps; equal neighbours are one step."""
-    last = ""
-    for number, value in enumerate(edge):
-        y = coordinate(y_scale.position(value))
-        if y != last:
-            x = coordinate(x_scale.position(number))
-            if last:
-                yield f"{x} {last}"
-            yield f"{x} {y}"
-        last = y
-    yield f"{coordinate(x_scale.position(len(edge)))} {last}"
-
-
-def _places(bars: Sequence[Bar], x_scale: Scale, frame: Frame) -> Markup:
-    """Return a rectangle over each bar, which shows its text under the pointer."""
-    width = coordinate(x_scale.position(1) - x_scale.position(0))
-    height = frame.height - frame.top - frame.bottom
-    size = Markup('y="%s" width="%s" height="%s"') % (frame.top, width, height)
-    place = Markup('<rect class="place" x="%s" %s><title>%s</title></rect>')
-    return lines(
-        place % (coordinate(x_scale.position(number)), size, bar.text)
-        for number, bar in enumerate(bars)
-        if any(bar.values.values())
-    )

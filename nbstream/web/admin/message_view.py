@@ -29,6 +29,7 @@ from nbstream.web.admin.charts import log_odds, probability
 from nbstream.web.admin.lesson_sentences import describe_lesson
 from nbstream.web.admin.quarantine_view import GONE, readable_quarantine
 from nbstream.web.admin.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, ticks_between
+from nbstream.web.areas import PREFIX
 from nbstream.web.forms import read_selected_ids
 from nbstream.web.rendering import format_probability
 from nbstream.web.requests import Page, PageRefused, PageRoute, Redirect, View
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.quarantine import QuarantineNote
     from nbstream.filter import FeedbackResult, LearnableMessage
     from nbstream.filter.filter import MessageRecord
-    from nbstream.policy.explanation import CountedClue, Explanation
+    from nbstream.policy.explanation import Explanation
     from nbstream.policy.verdict import Thresholds
     from nbstream.server.message_service import MessageHandler
     from nbstream.server.quarantine_release import ShownText
@@ -61,19 +62,17 @@ DRAWN_CLUES = 14
 """How many of the strongest clues have a bar of their own."""
 
 
-def make_axes(explanations: Sequence[Explanation]) -> Sequence[Axis]:
-    """Return the axis of each drawing: equally long, to be compared, and each with the thresholds that decided."""
-    marks = [list(_threshold_marks(each.thresholds)) for each in explanations]
-    bounds = [0.0, *(mark.at for mark in chain.from_iterable(marks))]
-    bounds += chain.from_iterable((step.start, step.end) for each in explanations for step in _steps(each))
+def draw_explanation(explanation: Explanation) -> Markup:
+    """Return the waterfall of an explanation, with the thresholds that decided."""
+    steps, thresholds = _steps(explanation), list(_threshold_marks(explanation.thresholds))
+    bounds = [
+        0.0,
+        *(mark.at for mark in thresholds),
+        *chain.from_iterable((each.start, each.end) for each in steps),
+    ]
     low, high = min(bounds), max(bounds)
     ticks = [Mark(tick, format_probability(probability(tick))) for tick in ticks_between(low, high)]
-    return [Axis(low, high, ticks, thresholds) for thresholds in marks]
-
-
-def draw_explanation(explanation: Explanation, axis: Axis, title: str) -> Markup:
-    """Return the waterfall of an explanation."""
-    return draw_waterfall(_steps(explanation), axis, title)
+    return draw_waterfall(steps, Axis(low, high, ticks, thresholds), _TITLE)
 
 
 def _threshold_marks(thresholds: Thresholds) -> Iterable[Mark]:
@@ -117,11 +116,10 @@ PAGE_SOURCE = "page"
 """The source of the lessons that people give on the page, in logs, metrics and the history."""
 
 _LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the first one: a browser waits
-_FIRST_ROWS = 30  # of the table of clues; the others are folded away
 _UNLEARN, _REINFORCE = "unlearn", "reinforce-"
 _GROUPS = ("header and structure", "text and links", "header as written")  # in the order of Tokens.groups
 
-_AS_TABLE = "The table of clues says the same in numbers."
+_TITLE = "How the clues added up to P(spam). The table of clues says the same in numbers."
 _UNKNOWN = "There is no message with this id, or it is not remembered any more."
 _UNKNOWN_ACTION = "Nothing was changed: a message has no such action."
 
@@ -192,11 +190,7 @@ class MessageView(View):
             "policy_labels": self._lookups.policy_labels(),
             "notes": notes,
             "text": text,
-            "then": None,
-            "now": None,
-            "is_same_now": False,
-            "rows": (),
-            "are_private": False,
+            "explanation": None,
         }
         if record:
             values |= _explain(record)
@@ -235,7 +229,7 @@ class MessageView(View):
             if lesson
             else ("Nothing was changed: somebody has taught this message meanwhile. Look at it again.")
         )
-        return Redirect(_path(message_id), described)
+        return Redirect(PREFIX if request.form_value("then") == "now" else _path(message_id), described)
 
     async def _teach_many(self, request: PageRequest) -> Answer:
         """Teach the messages that were selected in a list; each has a result of its own."""
@@ -338,79 +332,36 @@ def _is_contradicted(now: Explanation, entry: LedgerEntry) -> bool:
 
 
 def _explain(record: MessageRecord) -> dict[str, object]:
-    """Return what the template says of both explanations: drawings on one axis, and one table of clues."""
-    then, now = record.explanation_at_check, record.explanation_now
-    now_axis, *then_axes = make_axes([now, then] if then else [now])
+    """Return what the template says of the check, or of now where no check is remembered.
 
-    def show(explanation: Explanation, axis: Axis, title: str) -> dict[str, object]:
-        return {"explanation": explanation, "chart": draw_explanation(explanation, axis, title)}
-
-    rows = _clue_rows(record)
-    is_same_now = then is not None and _shown_digits(then) == _shown_digits(now)
-    return {
-        "then": show(then, then_axes[0], f"How the clues added up to P(spam) at the check. {_AS_TABLE}")
-        if then
-        else None,
-        "now": show(now, now_axis, f"How the clues add up to P(spam) now. {_AS_TABLE}"),
-        "is_same_now": is_same_now,
-        "rows": rows[:_FIRST_ROWS],
-        "more_rows": rows[_FIRST_ROWS:],
-        "are_private": are_private(
-            clue.token
-            for explanation in (now, *([then] if then else []))
-            for clue in explanation.clues
-            if clue.ham is not None
-        ),
-    }
-
-
-def _shown_digits(explanation: Explanation) -> object:
-    """Return what is shown of an explanation, but for its time, with the digits that are shown."""
-    return (
-        explanation.verdict,
-        explanation.reason,
-        explanation.thresholds,
-        explanation.state.is_learning,
-        format_probability(explanation.probability),
-        (round(explanation.score, 2), round(explanation.prior, 2)),
-        {clue.token: [*map(_two_digits, (clue.log_ratio, *_messages_of(clue)))] for clue in explanation.clues},
-    )
-
-
-def _messages_of(clue: CountedClue) -> Iterable[float | None]:
-    """Return how many ham and how many spam had a clue, by their weights; None where nothing is counted."""
-    return (None if count is None else count / WEIGHT_ONE for count in (clue.ham, clue.spam))
-
-
-def _two_digits(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
-
-
-def _clue_rows(record: MessageRecord) -> Sequence[Mapping[str, object]]:
-    """Return the clues of both explanations, those with the largest weight in either of them first.
-
-    ``then`` and ``now`` are the log-ratio in nats, and the messages of each class; None where it was no clue.
+    ``now`` is what the model says now, where that is something else.
     """
-    explained = record.explanation_at_check, record.explanation_now
-    then, now = ({clue.token: clue for clue in each.clues} if each else {} for each in explained)
-    groups = _groups_by_token(record)
-    strengths = {
-        token: max(abs(clues[token].log_ratio) for clues in (then, now) if token in clues)
-        for token in (*now, *then)
+    shown, now = record.explanation_at_check or record.explanation_now, record.explanation_now
+    return {
+        "explanation": shown,
+        "now": now if _result(now) != _result(shown) else None,
+        "chart": draw_explanation(shown),
+        "rows": _clue_rows(shown, _groups_by_token(record)),
+        "are_private": are_private(clue.token for clue in shown.clues if clue.ham is not None),
     }
 
-    def weight(clue: CountedClue | None) -> Sequence[float | None] | None:
-        return [clue.log_ratio, *_messages_of(clue)] if clue else None
 
+def _result(explanation: Explanation) -> tuple[object, ...]:
+    return explanation.verdict, explanation.reason, format_probability(explanation.probability)
+
+
+def _clue_rows(explanation: Explanation, groups: Mapping[bytes, str]) -> Sequence[Mapping[str, object]]:
+    """Return the clues, the strongest first, with their log-ratio in nats, and the messages that had them."""
     return [
         {
-            "token": (name := token.decode("utf-8", "replace")),
+            "token": (name := clue.token.decode("utf-8", "replace")),
             "origin": token_origin(name),
-            "group": groups.get(token, ""),
-            "then": weight(then.get(token)),
-            "now": weight(now.get(token)),
+            "group": groups.get(clue.token, ""),
+            "weight": clue.log_ratio,
+            "ham": None if clue.ham is None else clue.ham / WEIGHT_ONE,
+            "spam": None if clue.spam is None else clue.spam / WEIGHT_ONE,
         }
-        for token in sorted(strengths, key=lambda token: (-strengths[token], token))
+        for clue in sorted(explanation.clues, key=lambda clue: (-abs(clue.log_ratio), clue.token))
     ]
 
 

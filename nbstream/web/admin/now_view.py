@@ -1,56 +1,76 @@
-"""The view now: what the filter does at this moment, and what is wrong."""
+"""The view now: what is wrong, what is unsure and wants a label, and what people corrected last."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from nbstream.errors import StoreUnavailable
+from nbstream.policy.verdict import Verdict
 from nbstream.store.cancellation import cancel_and_wait
-from nbstream.web.admin.activity import DAY_SECONDS, MESSAGE_CLASSES, ActivityRow, in_steps
-from nbstream.web.admin.charts import Bar, draw_activity
+from nbstream.store.recent.row_search import RowFilter
+from nbstream.web.admin.teaching_view import contradicts_verdict, newest_by_message
 from nbstream.web.areas import PREFIX
 from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
+    from prometheus_client.core import Metric
 
     from nbstream.addresses import ListenAddress
     from nbstream.findings import Finding
     from nbstream.store.mirror.mirror import Mirror
-    from nbstream.web.admin.activity import ActivityRecorder
+    from nbstream.store.model.history import HistoryChange, RecentChanges
+    from nbstream.store.recent.message_rows import MessageRow
+    from nbstream.store.recent.row_search import RowSearch
+    from nbstream.web.admin.messages_view import FindRows
 
 _log = logging.getLogger(__name__)
 
+UNCHECKED = "unchecked"
+"""What a message counts as whose check failed, and that has no verdict therefore."""
+MESSAGE_CLASSES = (*map(str, Verdict), UNCHECKED)
+"""What messages are counted by: each message counts in one of these classes."""
+_CLASS_BY_VERDICT = {name: name for name in map(str, Verdict)} | {"none": UNCHECKED}  # a canary is no mail
+
+_SHOWN = 10
 _HEALTH_SECONDS = 10.0
 _HEALTH_WAIT_SECONDS = 0.1
 
 
-class ActivitySpan(StrEnum):
-    """The time that is looked at: up to now."""
-
-    HOUR = "hour"
-    DAY = "day"
-
-
 @dataclass(frozen=True, slots=True)
-class _SpanForm:
-    """How a span is shown, all in seconds: its length, the steps of its chart and of its table, and its labels."""
+class MetricsSample:
+    """What the metrics of the daemon, of all workers, say.
 
-    seconds: int
-    step: int
-    table_step: int
-    label: int
+    ``messages`` are those checked since the start, by class. ``connections`` are those of each listener: how many
+    are ``open``, and were ``accepted`` and ``refused`` since the start. ``quarantined`` is the number of messages
+    in the quarantine.
+    """
 
+    messages: Mapping[str, int]
+    connections: Mapping[str, Mapping[str, int]]
+    quarantined: int
 
-_FORMS = {
-    ActivitySpan.HOUR: _SpanForm(3600, 60, 300, 600),
-    ActivitySpan.DAY: _SpanForm(DAY_SECONDS, 600, 3600, 4 * 3600),
-}
+    @classmethod
+    def of(cls, families: Iterable[Metric]) -> MetricsSample:
+        """Return what these metrics say."""
+        messages, connections, quarantined = Counter[str](), dict[str, Counter[str]](), 0
+        for sample in (sample for family in families for sample in family.samples):
+            labels, value = sample.labels, sample.value  # a threshold out of reach is infinite
+            match sample.name:
+                case "nbstream_messages_total" if labels["verdict"] in _CLASS_BY_VERDICT:
+                    messages[_CLASS_BY_VERDICT[labels["verdict"]]] += int(value)
+                case "nbstream_connections_total" | "nbstream_connections_open":
+                    counts = connections.setdefault(labels["listener"], Counter())
+                    counts[labels.get("outcome", "open")] += int(value)
+                case "nbstream_quarantine_messages":
+                    quarantined = int(value)
+        return cls(messages, connections, quarantined)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +85,37 @@ class DaemonFindings:
     model: Callable[[], Sequence[Finding]]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DaemonState:
+    """What there is to see of the daemon: where it listens and is to listen, its Redis, and its ``metrics``."""
+
+    configured_addresses: Mapping[str, str]
+    bound_addresses: Mapping[str, ListenAddress]
+    redis_address: str
+    mirror: Mirror
+    metrics: Callable[[], Iterable[Metric]]
+
+
+@dataclass(frozen=True, slots=True)
+class RecentMail:
+    """Where the view finds messages; ``find_labels`` returns what messages are learned as, by their ids."""
+
+    rows: RowSearch
+    find_rows: FindRows
+    find_labels: Callable[[Sequence[str]], Awaitable[Mapping[str, str]]]
+    changes: RecentChanges
+
+
 class NowView(View):
     """Shows the state of now."""
 
-    navigation = ("/ui/", "Now")
+    navigation = (PREFIX, "Now")
 
-    def __init__(
-        self,
-        configured_addresses: Mapping[str, str],
-        redis_address: str,
-        mirror: Mirror,
-        findings: DaemonFindings,
-        activity: ActivityRecorder,
-        bound_addresses: Mapping[str, ListenAddress],
-    ) -> None:
-        self._mirror = mirror
+    def __init__(self, daemon: DaemonState, findings: DaemonFindings, mail: RecentMail) -> None:
+        self._daemon = daemon
         self._findings = findings
         self._health = _RememberedHealth(findings.health)
-        self._activity = activity
-        self._addresses = configured_addresses
-        self._bound_addresses = bound_addresses
-        self._redis_address = redis_address
+        self._mail = mail
 
     def routes(self) -> Iterable[PageRoute]:
         """Return the route of the view."""
@@ -95,77 +125,43 @@ class NowView(View):
         """End the look at the health, if it goes on."""
         await self._health.close()
 
-    async def _show(self, request: PageRequest) -> Answer:
-        span = _span_of(request)
+    async def _show(self, _: PageRequest) -> Answer:
+        daemon = self._daemon
         findings = [*self._findings.redis(), *await self._health.findings(), *self._findings.model()]
-        now = self._activity.sample()
-        listeners = [
-            (name, str(self._bound_addresses.get(name, address)), now.connections.get(name))
-            for name, address in self._addresses.items()
-        ]
+        unsure, corrections = await self._find_mail()
+        sample = MetricsSample.of(daemon.metrics())
         values = {
-            "at": now.at,
+            "at": time.time(),
             "findings": findings,
-            "listeners": listeners,
-            "quarantined": now.quarantined,
-            "redis_address": self._redis_address,
-            "is_followed": self._mirror.following,
-            "lag_seconds": self._mirror.lag_seconds,
-            **activity_values(self._activity.rows_until(now), now.at, span),
+            "unsure": unsure,
+            "corrections": corrections,
+            "rows": await self._mail.find_rows({change.message_key for change in corrections}),
+            "listeners": [
+                (name, str(daemon.bound_addresses.get(name, address)), sample.connections.get(name))
+                for name, address in daemon.configured_addresses.items()
+            ],
+            "totals": {name: sample.messages.get(name, 0) for name in MESSAGE_CLASSES},
+            "quarantined": sample.quarantined,
+            "redis_address": daemon.redis_address,
+            "is_followed": daemon.mirror.following,
+            "lag_seconds": daemon.mirror.lag_seconds,
         }
         return Page("admin/now.html", values)
 
+    async def _find_mail(self) -> tuple[Sequence[MessageRow], Sequence[HistoryChange]]:
+        """Return the newest unsure messages without a label, and the last labels against a verdict.
 
-def _span_of(request: PageRequest) -> ActivitySpan:
-    """Return the span that is asked for; the hour where it is none."""
-    try:
-        return ActivitySpan(request.query.get("span", ActivitySpan.HOUR))
-    except ValueError:
-        return ActivitySpan.HOUR
-
-
-def activity_values(rows: Sequence[ActivityRow], at: float, span: ActivitySpan) -> Mapping[str, object]:
-    """Return the values for the template: the chart of a span, and the table beside it."""
-    form = _FORMS[span]
-    table = in_steps(rows, at, form.seconds, form.table_step)[::-1]
-    steps = in_steps(rows, at, form.seconds, form.step)
-    return {
-        "span": span,
-        "spans": tuple(ActivitySpan),
-        "classes": MESSAGE_CLASSES,
-        "totals": {name: sum(step.classes[name] for step in steps) for name in MESSAGE_CLASSES},
-        "minutes": form.seconds / 60,
-        "chart": _chart(steps, span),
-        "rows": table,
-    }
-
-
-def _chart(steps: Sequence[ActivityRow], span: ActivitySpan) -> Markup:
-    """Return the chart, in messages a minute."""
-    form = _FORMS[span]
-    bars = [
-        Bar(
-            {name: number * 60 / form.step for name, number in step.classes.items()},
-            f"{_local(step.at)}: {_counts([step])}",
-        )
-        for step in steps
-    ]
-    labels = [
-        (float(index), _local(step.at))
-        for index, step in enumerate(steps)
-        if (step.at + time.localtime(step.at).tm_gmtoff) % form.label < form.step
-    ]
-    title, description = "Messages a minute by verdict", f"Last {span}: {_counts(steps)}."
-    return draw_activity(title, description, MESSAGE_CLASSES, bars, labels)
-
-
-def _counts(steps: Sequence[ActivityRow]) -> str:
-    totals = {name: sum(step.classes[name] for step in steps) for name in MESSAGE_CLASSES}
-    return ", ".join(f"{number} {name}" for name, number in totals.items() if number) or "no messages"
-
-
-def _local(at: float) -> str:
-    return time.strftime("%H:%M", time.localtime(at))
+        Where Redis is away there are none: the findings say so.
+        """
+        mail = self._mail
+        try:
+            unsure = (await mail.rows.search(RowFilter(verdict=Verdict.UNSURE))).rows
+            labels = await mail.find_labels([row.id for row in unsure])
+            changes = await mail.changes.read()
+        except StoreUnavailable:
+            return (), ()
+        corrections = filter(contradicts_verdict, newest_by_message(changes))
+        return [row for row in unsure if row.id not in labels][:_SHOWN], list(islice(corrections, _SHOWN))
 
 
 class _RememberedHealth:

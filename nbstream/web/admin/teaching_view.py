@@ -1,7 +1,7 @@
 """The view teaching: what was learned, who taught it, and what is worth a look.
 
 Rules: all of it comes from the last changes of the history, which each process reads on from where it was; the
-numbers are computed in one thread for all who ask, and again only when there is a new change or a new day.
+numbers are computed in one thread for all who ask, and again only when there is a new change.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
@@ -23,12 +23,9 @@ from nbstream.mail.visible_text import visible_text
 from nbstream.policy.verdict import Verdict
 from nbstream.server.moments import parse_moment
 from nbstream.store.model.history import UNDO_SOURCE, HistoryChange, HistorySelection, is_stream_id
-from nbstream.web.admin.charts import Bar, draw_activity
 from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from nbstream.filter.suspects import Suspect
     from nbstream.policy.verdict import ModelState
     from nbstream.store.model.history import RecentChanges
@@ -90,14 +87,10 @@ class ChangeSelection:
 
 # What the last changes of the history come to: who taught how much, and what is worth a look.
 #
-# Rules: pure; days are those of the daemon's time zone. What an undo wrote counts as taken back, whatever it put
-# back.
-
-DAYS = 30
-"""So many days are counted one by one, today included."""
+# Rules: pure. What an undo wrote counts as taken back, whatever it put back.
 
 MAX_LISTED = 20
-"""So many teachers, contradictions, messages and suspects are listed at most."""
+"""So many teachers and suspects are listed at most."""
 
 MAX_CHECKED = 200
 """So many of the messages that were taught last are looked at for a wrong label, for a millisecond each."""
@@ -106,15 +99,6 @@ _CONFIRMING = {
     "ham": frozenset({str(Verdict.HAM), str(Verdict.UNSURE)}),
     "spam": frozenset({str(Verdict.SPAM), str(Verdict.REJECT), str(Verdict.UNSURE)}),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class DayOfTeaching:
-    """What was learned on one day, by class, and how many changes took something back."""
-
-    day: date
-    learned: Mapping[str, int]
-    taken_back: int
 
 
 @dataclass(slots=True)
@@ -138,15 +122,10 @@ class Teacher:
 class TeachingSummary:
     """What the last changes come to.
 
-    ``days`` has each of the last days, the oldest first. The other lists begin with who taught most and with what
-    is newest; ``disputes`` are the changes of each message that people taught both ways. Contradictions
-    are of what is still in force. ``taught`` has the newest lesson of the messages that were taught last.
+    ``teachers`` begins with who taught most. ``taught`` has the newest lesson of each message taught last.
     """
 
-    days: Sequence[DayOfTeaching]
     teachers: Sequence[Teacher]
-    contradictions: Sequence[HistoryChange]
-    disputes: Sequence[Sequence[HistoryChange]]
     taught: Mapping[str, HistoryChange]
 
 
@@ -161,36 +140,24 @@ def contradicts_verdict(change: HistoryChange) -> bool:
     return label is not None and change.note.before.verdict not in _CONFIRMING.get(label, frozenset())
 
 
-def summarize_teaching(changes: Sequence[HistoryChange], now: float) -> TeachingSummary:
-    """Return the summary of ``changes``, newest first; ``now`` is in seconds since the epoch."""
-    newest = _newest_by_message(changes)
+def summarize_teaching(changes: Sequence[HistoryChange]) -> TeachingSummary:
+    """Return the summary of ``changes``, newest first."""
     return TeachingSummary(
-        _days(changes, now),
         sorted(_teachers(changes), key=lambda teacher: -teacher.changes),
-        [change for change in newest if contradicts_verdict(change)],
-        _disputes(changes),
-        {change.message_key: change for change in islice(filter(taught_label, newest), MAX_CHECKED)},
+        {
+            change.message_key: change
+            for change in islice(filter(taught_label, newest_by_message(changes)), MAX_CHECKED)
+        },
     )
 
 
-def _newest_by_message(changes: Iterable[HistoryChange]) -> Sequence[HistoryChange]:
-    """Return the newest change of each message, newest first: what is in force, unless it took something back."""
-    newest: dict[str, HistoryChange] = {}
+def newest_by_message(changes: Iterable[HistoryChange]) -> Iterator[HistoryChange]:
+    """Yield the newest change of each message, newest first: what is in force, or took something back."""
+    seen: set[str] = set()
     for change in changes:
-        newest.setdefault(change.message_key, change)
-    return list(newest.values())
-
-
-def _days(changes: Iterable[HistoryChange], now: float) -> list[DayOfTeaching]:
-    today = datetime.fromtimestamp(now).astimezone().date()
-    learned: Counter[tuple[date, str | None]] = Counter(
-        (datetime.fromtimestamp(change.at).astimezone().date(), taught_label(change)) for change in changes
-    )
-    days = [today - timedelta(days=back) for back in reversed(range(DAYS))]
-    return [
-        DayOfTeaching(day, {label: learned[day, label] for label in _CONFIRMING}, learned[day, None])
-        for day in days
-    ]
+        if change.message_key not in seen:
+            seen.add(change.message_key)
+            yield change
 
 
 def _teachers(changes: Iterable[HistoryChange]) -> Iterable[Teacher]:
@@ -205,13 +172,6 @@ def _teachers(changes: Iterable[HistoryChange]) -> Iterable[Teacher]:
             teacher.learned[label] += 1
             teacher.contradicting += contradicts_verdict(change)
     return teachers.values()
-
-
-def _disputes(changes: Iterable[HistoryChange]) -> list[Sequence[HistoryChange]]:
-    by_message: dict[str, list[HistoryChange]] = {}
-    for change in changes:
-        by_message.setdefault(change.message_key, []).append(change)
-    return [of_message for of_message in by_message.values() if len({*map(taught_label, of_message)} - {None}) > 1]
 
 
 def page_of_changes(
@@ -233,7 +193,6 @@ def _order(stream_id: bytes) -> tuple[int, int]:
 
 
 _PAGE = 50
-_TICK_DAYS = 7
 
 
 class TeachingView(View):
@@ -284,8 +243,7 @@ class TeachingView(View):
         suspects = await self._look_at_labels(summary)
         selected = [change for change in changes if selection and change in selection]
         page, rest = page_of_changes(selected, before or None, _PAGE)
-        disputed = [of_message[0] for of_message in summary.disputes[:MAX_LISTED]]
-        listed = {change.message_key for change in (*page, *summary.contradictions[:MAX_LISTED], *disputed)}
+        listed = {change.message_key for change in page}
         listed |= {suspect.message_key for suspect in suspects[:MAX_LISTED]}
         return Page(
             "admin/teaching.html",
@@ -306,7 +264,6 @@ class TeachingView(View):
                 "suspects_described": describe_suspects(suspects, "taught as"),
                 "class_names": self._class_names(),
                 "max_listed": MAX_LISTED,
-                "chart": _draw_days(summary.days),
                 "state": self._model_state(),
                 "autolearned": self._autolearned(),
             },
@@ -338,11 +295,10 @@ class TeachingView(View):
             return self._suspects[1]
 
     async def _summarize(self, changes: Sequence[HistoryChange]) -> TeachingSummary:
-        now = self._clock()
-        basis = changes[0].id if changes else b"", datetime.fromtimestamp(now).astimezone().date()
+        basis = changes[0].id if changes else b""
         async with self._one_at_a_time:
             if self._summary is None or self._summary[0] != basis:
-                self._summary = basis, await asyncio.to_thread(summarize_teaching, changes, now)
+                self._summary = basis, await asyncio.to_thread(summarize_teaching, changes)
             return self._summary[1]
 
 
@@ -359,22 +315,3 @@ def _undo_query(wanted: ChangeSelection, selected: Sequence[HistoryChange]) -> s
     if selected and not wanted.since and not wanted.id:
         wanted = replace(wanted, since=form_time(selected[-1].at))
     return wanted.query()
-
-
-def _draw_days(days: Sequence[DayOfTeaching]) -> Markup:
-    bars = [
-        Bar(
-            day.learned,
-            (
-                f"{day.day.isoformat()}: {day.learned['ham']} ham, {day.learned['spam']} spam, "
-                f"{day.taken_back} taken back"
-            ),
-        )
-        for day in days
-    ]
-    ticks = [(number, day.day.strftime("%m-%d")) for number, day in enumerate(days)][::-_TICK_DAYS]
-    learned = {label: sum(day.learned[label] for day in days) for label in CLASSES}
-    description = (
-        f"In the last {len(days)} days {learned['ham']} messages were taught as ham and {learned['spam']} as spam."
-    )
-    return draw_activity("Learned per day", description, CLASSES, bars, ticks)

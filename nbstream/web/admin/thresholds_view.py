@@ -1,4 +1,4 @@
-"""The view thresholds: what other thresholds would have done to the mail that was labelled last.
+"""The view thresholds: how much ham each threshold would have lost of the mail that was labelled last.
 
 Rules: what is said is what ``nbstream tune`` prints, by the same functions over the same prequential scores.
 """
@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from nbstream.evaluation.threshold_choices import compare_thresholds, policies_of_rules
-from nbstream.evaluation.threshold_report import (
-    SCORES_NOTE,
-    answers,
-    histogram_columns,
-    sample_warnings,
-    threshold_columns,
-)
+from nbstream.evaluation.threshold_report import sample_warnings, threshold_columns
 from nbstream.evaluation.tuning import score_classes
 from nbstream.policy.verdict import format_threshold
 from nbstream.web.admin.charts import Frame, Scale, coordinate, log_odds, tick_label
@@ -32,6 +26,7 @@ if TYPE_CHECKING:
 
 _ROW = 26  # height of the name of one threshold, above the data
 _FRAME = Frame(height=320, left=12, top=3 * _ROW + 6)
+_COLUMNS = ("threshold", "from P", "ham called spam", "% of ham", "spam missed", "% of spam")
 _TITLE = "P(spam) of ham and spam before their labels"
 _DESCRIPTION = "Ham above the middle line, spam below it, on a logarithmic scale; P(spam) from left to right."
 
@@ -77,14 +72,11 @@ class ThresholdsView(View):
                 "model": self._model,
                 "counts": counts,
                 "left_out": tuning.sample.left_out,
-                "note": SCORES_NOTE,
                 "warnings": sample_warnings(tuning, self._model) if counts.ham or counts.spam else (),
                 "learning": state if state.is_learning else None,
                 "histogram": draw_histogram(score_classes(tuning.sample), tuning.present.thresholds),
-                "histogram_columns": histogram_columns(tuning),
-                "columns": threshold_columns(tuning),
+                "columns": [column for column in threshold_columns(tuning) if column.title in _COLUMNS],
                 "present_row": tuning.by_threshold().index(tuning.present),
-                "answers": answers(tuning),
             },
         )
 

@@ -144,7 +144,7 @@ _CSRF = b"csrf=" + csrf_token(_TEACHER).encode()
 TARGET = FuzzTarget(
     _check,
     (
-        b"GET /ui/?span=day\nHost: x\n"
+        b"GET /ui/?then=now\nHost: x\n"
         + _COOKIE
         + b"; nbstream_flash="
         + sign(_TEACHER, "caf\xe9 <b>").encode()

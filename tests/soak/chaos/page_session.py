@@ -24,7 +24,6 @@ VIEWS = (
     "/ui/thresholds",
     "/ui/teaching",
     "/ui/undo",
-    "/ui/tokens",
     "/ui/quarantine",
     "/ui/senders",
 )

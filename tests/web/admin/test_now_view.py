@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -27,15 +28,22 @@ from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreRefuses
 from nbstream.filter import FilterPolicy
 from nbstream.findings import Finding, FindingKind
+from nbstream.mail.message import Message
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.server.http.access import Role
-from nbstream.web.admin.activity import ActivityRecorder
-from nbstream.web.admin.now_view import DaemonFindings, NowView
+from nbstream.store.model.history import RecentChanges
+from nbstream.store.recent.message_rows import MessageRow
+from nbstream.store.recent.row_search import RowSearch
+from nbstream.web.admin.messages_view import known_rows
+from nbstream.web.admin.now_view import DaemonFindings, DaemonState, NowView, RecentMail
 from tests.harness.examined_sites import is_of
+from tests.harness.filters import make_filter
+from tests.harness.letters import letters
+from tests.harness.rows import envelope, message_id, write_rows
 from tests.harness.waiting import ended, until
 from tests.web.admin.page_listener import open_page, title_of
 
-NOW = 1_800_000_000.0
+SPAM = next(raw for label, raw in letters(60, seed=9) if label == "spam")
 
 
 @dataclass
@@ -46,7 +54,6 @@ class Process:
     parts: ServerParts
     is_draining: list[bool]
     client: Redis
-    activity: ActivityRecorder
     findings: Callable[[], Sequence[Finding]] = lambda: []
 
     async def show(self, query: str = "") -> str:
@@ -54,14 +61,16 @@ class Process:
         check = HealthCheck(self.parts, lambda: self.is_draining[0])
         findings = DaemonFindings(check.redis_findings, check.other_findings, self.findings)
         bound = {"smtp": TcpAddress("127.0.0.1", 2525)}
-        view = NowView(
-            listener_addresses(self.settings),
-            self.settings.redis.display_url,
-            self.parts.mirror,
-            findings,
-            self.activity,
-            bound,
+        state = DaemonState(
+            configured_addresses=listener_addresses(self.settings),
+            bound_addresses=bound,
+            redis_address=self.settings.redis.display_url,
+            mirror=self.parts.mirror,
+            metrics=self.parts.metrics.registry.collect,
         )
+        model, rows = self.parts.model, RowSearch(self.client, self.parts.model.keys, 3600)
+        mail = RecentMail(rows, known_rows(rows), model.labels, RecentChanges(model.history))
+        view = NowView(state, findings, mail)
         async with open_page(self.client, view) as page, page.browser(Role.READ) as browser:
             answer = await browser.get(f"/ui/{query}")
         assert answer.status == 200
@@ -77,6 +86,7 @@ async def run_process(client: Redis, folder: Path) -> AsyncIterator[Process]:
     settings = Settings.model_validate(
         {
             "state_dir": str(folder),
+            "model": {"name": "test"},
             "listeners": {"smtp": {"listen": "127.0.0.1:0"}, "http": {"listen": "127.0.0.1:8025"}},
             "relay": {"next_hop": f"maildir:{folder / 'Maildir'}"},
         }
@@ -86,7 +96,7 @@ async def run_process(client: Redis, folder: Path) -> AsyncIterator[Process]:
         mirror = asyncio.create_task(parts.follower.run())
         stack.push_async_callback(ended, mirror)
         await parts.mirror.loaded.wait()
-        yield Process(settings, parts, [False], client, ActivityRecorder(parts.metrics.registry.collect))
+        yield Process(settings, parts, [False], client)
 
 
 async def test_it_says_what_the_metrics_of_the_daemon_say(client: Redis, tmp_path: Path) -> None:
@@ -104,15 +114,38 @@ async def test_it_says_what_the_metrics_of_the_daemon_say(client: Redis, tmp_pat
 
     assert title_of(page).startswith("Now")
     assert "Nothing is wrong." in words
-    assert "ham 5 unsure 1 spam 2 reject 0 unchecked 2 The check of 2 messages failed" in words
-    assert "10 messages 0.2 a minute" in words
-    assert "smtp 127.0.0.1:2525 1 2 1 http 127.0.0.1:8025 \u2013 \u2013 \u2013" in words
-    assert "Counts here up to date Quarantine 2 messages, counted once a minute" in words
-    (body,) = re.findall("<tbody>\n(.*?)</tbody>", page.partition("The same as a table")[2], re.DOTALL)[:1]
-    rows = [
-        [int(cell) for cell in re.findall(r'<td class="number">(\d+)</td>', row)] for row in body.split("</tr>")
-    ]
-    assert [sum(column) for column in zip(*(row for row in rows if row), strict=True)] == [5, 1, 2, 0, 2, 10]
+    assert "The check of 2 messages failed." in words
+    assert "Messages ham 5 unsure 1 spam 2 reject 0 unchecked 2 since the start" in words
+    assert "smtp 127.0.0.1:2525 1 open, 2 accepted, 1 refused http 127.0.0.1:8025" in words
+    assert "Quarantine 2 messages" in words
+    assert "counts up to date" in words
+
+
+async def test_it_asks_for_labels_and_shows_what_people_corrected(client: Redis, tmp_path: Path) -> None:
+    async with run_process(client, tmp_path) as process:
+        spam_filter = make_filter(client)
+        for label, raw in letters(300):
+            await spam_filter.learn(Message.parse(raw), label, "test")
+        lesson = await spam_filter.learn(Message.parse(SPAM), "ham", "smtp", "ben")
+        rows = [
+            MessageRow(
+                message_id(number),
+                time.time() - number,
+                verdict,
+                0.6,
+                envelope=envelope("a@x.org", subject=verdict),
+            )
+            for number, verdict in enumerate(("unsure", "spam"))
+        ]
+        await write_rows(client, rows, now=time.time())
+
+        page, words = await process.show(), await process.words()
+
+    assert page.count('name="action" value="ham"') == 0  # who may only read
+    assert f'href="/ui/messages/{message_id(0)}"' in page
+    assert f'href="/ui/messages/{message_id(1)}"' not in page
+    assert f'href="/ui/messages/{lesson.after.id}"' in page
+    assert "ben" in words.partition("Corrected last")[2]
 
 
 def refuse_writes(process: Process) -> None:

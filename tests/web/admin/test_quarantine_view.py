@@ -248,7 +248,7 @@ async def test_what_became_of_a_message_is_said_in_the_list_and_of_the_message(
         listed_again = words((await browser.get("/ui/messages")).text)
 
     assert (became in before, became in listed) == (False, True)
-    assert re.search(rf"{became} from the quarantine, [-0-9: ]+, page ann", shown)
+    assert re.search(rf"[-0-9: ]+: {became} from the quarantine, page ann", shown)
     assert (checked_again, became in listed_again) == (message_id, True)
 
 
