@@ -4,6 +4,10 @@ Rules. All nodes are asked at once, each with a short deadline, and the newest a
 nodes of a cluster number their decisions (configuration epoch), so that a node which was cut off, and still names
 the old primary, is recognised. It is enough that the larger half answers; where it does not, the answers that came
 within the deadline decide. Whether it is the primary, the server itself is asked when it is connected to.
+
+The client library has its own Sentinel and Cluster clients. The one asks a Sentinel after the other, and takes the
+first answer, which may be that of one that was cut off; the other knows no single connection on which a stream is
+followed, and both say nothing of a failover until a command fails.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """The archive, models as a file: gzip over lines of JSON, one record a line, read and written as a stream.
 
+A copy of Redis's own file has all of its databases, fits one version of the server, and goes into no cluster. An
+archive has models alone, from and for any server.
+
 Rules: the first line of each model says which program wrote the file, and how many models follow; the last one has
 the number of lines before it and their SHA-256, which shows whether the file is complete and undamaged. Reader and
 writer have only one line in memory at a time. A later line about the same token or message replaces an earlier

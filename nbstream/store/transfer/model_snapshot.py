@@ -72,7 +72,7 @@ class ModelSnapshot:
         async for counts in self._count_records():
             yield counts
         async for entry in self._ledger_records():
-            if entry.fields[b"label"].decode() in self._columns:  # else it counts for nothing
+            if entry.fields.get(b"label", b"").decode() in self._columns:  # else it counts for nothing
                 yield entry
         async for record in self._change_records():
             yield record
