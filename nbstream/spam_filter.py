@@ -137,7 +137,7 @@ class _Parts:
     async def learn(
         self, content: bytes | str, label: Label | Kind, actor: str, *, reinforce: bool
     ) -> LessonResult:
-        from nbstream.policy.lesson_source import Reinforcement  # noqa: PLC0415 - see above
+        from nbstream.policy.feedback_source import Reinforcement  # noqa: PLC0415 - see above
 
         reinforcement = Reinforcement.AT_ONCE if reinforce else Reinforcement.NEVER
         message = self.message(content, taught=True)
@@ -145,7 +145,7 @@ class _Parts:
 
     async def learn_many(self, contents: Sequence[bytes | str], label: Label | Kind, actor: str) -> int:
         from nbstream.filter import FeedbackOutcome, LabelledMessage  # noqa: PLC0415 - see above
-        from nbstream.policy.lesson_source import FeedbackSource  # noqa: PLC0415 - see above
+        from nbstream.policy.feedback_source import FeedbackSource  # noqa: PLC0415 - see above
 
         self.filter.require_class(label)  # None would take the messages back
         changed = 0

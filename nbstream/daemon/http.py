@@ -16,8 +16,8 @@ from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.rspamd.api import RspamdApi
 from nbstream.server.http.access import HttpAccess, PasswordCheck, Passwords
-from nbstream.server.http.bodies import BodyReader
 from nbstream.server.http.listener import HttpListener, health_routes, metrics_route
+from nbstream.server.http.responses import BodyReader
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
 from nbstream.store.model.history import RecentChanges

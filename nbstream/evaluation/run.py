@@ -29,7 +29,7 @@ from nbstream.mail import header_fields
 from nbstream.mail.addresses import parse_address, read_from
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import FeedbackSource
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.policy.verdict import Thresholds, Verdict
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer

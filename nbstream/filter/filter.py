@@ -16,7 +16,7 @@ from nbstream.filter.lesson_groups import LessonGroups, learn_all
 from nbstream.filter.lesson_plan import Feedback
 from nbstream.filter.results import CheckSeconds, FeedbackResult
 from nbstream.filter.scorer import decide_check
-from nbstream.policy.lesson_source import FeedbackSource, Reinforcement
+from nbstream.policy.feedback_source import FeedbackSource, Reinforcement
 from nbstream.store.model.ledger import entry_of_people
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokens import TokenizedMessage, Tokens
@@ -129,8 +129,8 @@ class Filter:
         ``StoreUnavailable``; nothing is half done then, and the call may be repeated.
         """
         self.require_class(label)
-        lesson_source = FeedbackSource(source, actor, reinforcement, reinforced_version)
-        return await self._learn_and_report(message, label, lesson_source)
+        feedback_source = FeedbackSource(source, actor, reinforcement, reinforced_version)
+        return await self._learn_and_report(message, label, feedback_source)
 
     async def wait_for_lesson_groups(self, seconds: float) -> None:
         """Return when the lessons that are taught together are made, or after ``seconds``.
@@ -147,7 +147,7 @@ class Filter:
     async def learn_many(
         self,
         messages: AsyncIterable[LabelledMessage],
-        lesson_source: FeedbackSource,
+        feedback_source: FeedbackSource,
         report_result: Callable[[FeedbackResult | StoreIncompatible], object],
     ) -> None:
         """Learn or unlearn many messages, each by its own label, as if one after another.
@@ -157,7 +157,7 @@ class Filter:
         ``StoreUnavailable``; some of the messages that were not reported by then may have been learned, each as a
         whole, and all messages may be taught again. Raises ``ValueError`` at a label that is no class here.
         """
-        async with aclosing(self._tokenize_all(messages, lesson_source)) as feedbacks:
+        async with aclosing(self._tokenize_all(messages, feedback_source)) as feedbacks:
             await learn_all(self._lesson_groups, feedbacks, report_result)
 
     def require_class(self, class_name: str) -> None:
@@ -166,12 +166,12 @@ class Filter:
             raise ValueError(f"label {class_name!r} is none of {', '.join(self.policy.class_names)}")
 
     async def _tokenize_all(
-        self, messages: AsyncIterable[LabelledMessage], lesson_source: FeedbackSource
+        self, messages: AsyncIterable[LabelledMessage], feedback_source: FeedbackSource
     ) -> AsyncGenerator[Feedback, None]:
         async for labelled in messages:
             if labelled.label is not None:
                 self.require_class(labelled.label)
-            yield Feedback(await self._tokenize_learnable(labelled.message), labelled.label, lesson_source)
+            yield Feedback(await self._tokenize_learnable(labelled.message), labelled.label, feedback_source)
             if not isinstance(labelled.message, TokenizedMessage):
                 await asyncio.sleep(0)  # the lessons that are being written can go on
 
@@ -203,15 +203,15 @@ class Filter:
         return CheckedMessage(message_key, tokens, check.probability, str(check.verdict))
 
     async def _learn_and_report(
-        self, message: LearnableMessage, label: str | None, lesson_source: FeedbackSource
+        self, message: LearnableMessage, label: str | None, feedback_source: FeedbackSource
     ) -> FeedbackResult:
         try:
             tokenized = await self._tokenize_learnable(message)
-            lesson = await self._lesson_groups.learn(Feedback(tokenized, label, lesson_source))
+            lesson = await self._lesson_groups.learn(Feedback(tokenized, label, feedback_source))
         except Exception as error:
-            self.report_failed_feedback(label, lesson_source.source, error)
+            self.report_failed_feedback(label, feedback_source.source, error)
             raise
-        self.parts.observer.feedback_taken(lesson, lesson_source.source)
+        self.parts.observer.feedback_taken(lesson, feedback_source.source)
         return lesson
 
     def report_failed_feedback(self, label: str | None, source: str, error: Exception) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nbstream.filter.message_counts import MessageCounts
     from nbstream.filter.results import Check
     from nbstream.filter.scorer import Scorer
-    from nbstream.policy.lesson_source import FeedbackSource
+    from nbstream.policy.feedback_source import FeedbackSource
     from nbstream.tokens.tokens import TokenizedMessage
 
 

@@ -24,8 +24,8 @@ from nbstream.filter import describe_lesson, describe_lessons
 from nbstream.logs import event_fields
 from nbstream.mail import forwards
 from nbstream.mail.message import Message
+from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.header import MessageReader, parse_own_id
-from nbstream.policy.lesson_source import Reinforcement
 from nbstream.server.metrics import log_lesson
 from nbstream.server.smtp_replies import error_reply
 from nbstream.threads import in_thread_if_large

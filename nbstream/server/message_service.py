@@ -19,7 +19,7 @@ from nbstream.errors import StoreRefuses
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import Addresses, head_of, make_envelope
-from nbstream.policy.lesson_source import Reinforcement
+from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.recipient_rules import RecipientCase
 from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, Sender
 from nbstream.policy.verdict import Verdict

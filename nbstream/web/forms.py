@@ -17,7 +17,7 @@ from nbstream.web.requests import PageRefused
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from nbstream.server.http.bodies import BodyReader
+    from nbstream.server.http.responses import BodyReader
     from nbstream.web.requests import PageRequest
 
 

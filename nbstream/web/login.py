@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from nbstream.server.connections import Network, Peer
-    from nbstream.server.http.bodies import BodyReader
+    from nbstream.server.http.responses import BodyReader
     from nbstream.store.logins import AttemptCounts
     from nbstream.web.areas import Area
     from nbstream.web.rendering import PageRenderer

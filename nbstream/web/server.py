@@ -41,7 +41,7 @@ from nbstream.web.sessions import session_token, sign, unsign
 
 if TYPE_CHECKING:
     from nbstream.server.connections import Peer
-    from nbstream.server.http.bodies import BodyReader
+    from nbstream.server.http.responses import BodyReader
     from nbstream.web.areas import Area
     from nbstream.web.login import Login
     from nbstream.web.rendering import PageRenderer

@@ -35,7 +35,7 @@ from nbstream.engine.choice import choose_engine
 from nbstream.evaluation.streams import read_index
 from nbstream.filter import Filter, LabelledMessage, TokenizedMessage
 from nbstream.mail.addresses import read_from
-from nbstream.policy.lesson_source import FeedbackSource
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.policy.verdict import decide_verdict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens.tokenizer import Tokenizer, text_kind

@@ -17,7 +17,7 @@ from nbstream.doctor.model import examine_model
 from nbstream.findings import Finding
 from nbstream.listeners.stream import STREAM
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import FeedbackSource
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.store.model.keys import ModelKeys
 from tests.harness.examined_sites import NO_DAEMON, make_site, the, wrong
 from tests.harness.filters import labelled

@@ -13,7 +13,7 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.filter import Check, Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.autolearn import LIMIT_CLUE, MAX_SHIFT, SPAM_MARGIN, is_settled
-from nbstream.policy.lesson_source import FeedbackSource
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry

@@ -17,7 +17,7 @@ from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.filter import FeedbackOutcome, FeedbackResult, Filter, LabelledMessage
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import FeedbackSource
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.commit import CommitResult

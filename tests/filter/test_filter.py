@@ -27,7 +27,7 @@ from nbstream.filter import (
 )
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import BuildEnvelope
-from nbstream.policy.lesson_source import FeedbackSource
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.policy.recipient_rules import RecipientTreatment
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.counts import CLASSES
 from nbstream.filter import FeedbackOutcome, Filter
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import FeedbackSource
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.history import HistorySelection

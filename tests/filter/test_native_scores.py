@@ -11,7 +11,7 @@ from nbstream.bayes.counts import Counts
 from nbstream.bayes.table_counts import TableCounts
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import Reinforcement
+from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry

@@ -19,7 +19,7 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.filter import Contradiction, FeedbackOutcome, FeedbackResult, Filter, FilterParts, FilterPolicy
-from nbstream.policy.lesson_source import REINFORCEMENT_PAUSE_SECONDS, FeedbackSource, Reinforcement
+from nbstream.policy.feedback_source import REINFORCEMENT_PAUSE_SECONDS, FeedbackSource, Reinforcement
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry

@@ -20,7 +20,7 @@ from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import FeedbackSource
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model

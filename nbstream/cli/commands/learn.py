@@ -22,7 +22,7 @@ from nbstream.engine.choice import choose_engine
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage
 from nbstream.mail.addresses import canonical_address
-from nbstream.policy.lesson_source import COMMAND_SOURCE, FeedbackSource, Reinforcement
+from nbstream.policy.feedback_source import COMMAND_SOURCE, FeedbackSource, Reinforcement
 from nbstream.store.state_file import StateFile
 from nbstream.system_users import current_user
 from nbstream.terminal import print_error, print_note, progress

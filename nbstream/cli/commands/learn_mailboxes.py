@@ -35,7 +35,7 @@ from nbstream.errors import InputError, StoreIncompatible
 from nbstream.filter import FeedbackOutcome, LabelledMessage
 from nbstream.mail.message import Message
 from nbstream.mail.visible_text import visible_text
-from nbstream.policy.lesson_source import FeedbackSource
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.settings.values import read_text_file
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.system_users import acting_as, current_user

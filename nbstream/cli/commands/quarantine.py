@@ -18,7 +18,7 @@ from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
-from nbstream.policy.lesson_source import COMMAND_SOURCE
+from nbstream.policy.feedback_source import COMMAND_SOURCE
 from nbstream.policy.verdict import shorten_probability
 from nbstream.server.api_json import iso_time
 from nbstream.server.quarantine_release import IN_DOUBT_TEXT, QuarantineReleaser, shown_text

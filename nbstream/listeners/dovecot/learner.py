@@ -7,7 +7,7 @@ Rules:
 - While Redis is away, or refuses to write, the message stays where it is and is tried again. An attempt that ends
   by a fault, or with the process, is counted; after ``MAX_TRIES`` of them the message is set aside.
 - A label reinforces only in its first attempt: what may be a repetition of ours must not be taken for a person who
-  says it again (``policy.lesson_source``).
+  says it again (``policy.feedback_source``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.listeners.dovecot.spool import measure_backlog
 from nbstream.logs import event_fields
-from nbstream.policy.lesson_source import Reinforcement, user_of_actor
+from nbstream.policy.feedback_source import Reinforcement, user_of_actor
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 

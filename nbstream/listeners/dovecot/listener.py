@@ -25,7 +25,7 @@ from nbstream.listeners.dovecot.learner import SpoolLearner
 from nbstream.listeners.dovecot.spool import SpooledFeedback
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
-from nbstream.policy.lesson_source import actor_of_user, user_of_actor
+from nbstream.policy.feedback_source import actor_of_user, user_of_actor
 from nbstream.server.connections import Peer, StreamConnection
 from nbstream.server.limits import Reservation
 from nbstream.system_users import actor_of_system_user, peer_user

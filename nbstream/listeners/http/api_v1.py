@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nbstream.filter.filter import MessageRecord
     from nbstream.mail.message import Message
     from nbstream.server.api_json import ModelStatus
-    from nbstream.server.http.bodies import BodyReader
+    from nbstream.server.http.responses import BodyReader
     from nbstream.server.message_service import MessageHandler, MessageService
 
 USER_FIELD = "User"

@@ -40,7 +40,7 @@ from nbstream.listeners.milter.codec import (
 from nbstream.mail.addresses import canonical_address
 from nbstream.mail.header_edits import tag_as_value, tagged_value
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.policy.lesson_source import actor_of_user
+from nbstream.policy.feedback_source import actor_of_user
 from nbstream.policy.sender_lists import Sender
 from nbstream.policy.verdict import ActionKind
 from nbstream.server import smtp_replies

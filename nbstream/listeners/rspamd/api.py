@@ -18,7 +18,7 @@ from nbstream.server.http.listener import AccessLevel, HealthStatus, Route
 from nbstream.server.http.responses import RequestRefused, json_response
 
 if TYPE_CHECKING:
-    from nbstream.server.http.bodies import BodyReader
+    from nbstream.server.http.responses import BodyReader
     from nbstream.server.message_service import MessageService
     from nbstream.store.recent.checked_messages import CheckedMessage
 

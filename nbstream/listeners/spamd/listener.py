@@ -31,8 +31,8 @@ from nbstream.listeners.spamd.codec import (
 )
 from nbstream.mail import header_edits
 from nbstream.mail.lines import ContentBuffer, is_blank
+from nbstream.policy.feedback_source import actor_of_user, user_of_actor
 from nbstream.policy.header import clues_field_value, comparable_scores
-from nbstream.policy.lesson_source import actor_of_user, user_of_actor
 from nbstream.policy.verdict import Verdict
 from nbstream.server.limits import Reservation
 from nbstream.server.message_service import is_request_error

@@ -1,19 +1,25 @@
-"""Answers of the HTTP listener: JSON, and refusals in the form of the API that the path belongs to.
+"""What HTTP rooms read and answer: bodies of requests, JSON, and refusals in the form of the API of the path.
 
 One table leads from the class of an error to status and detail: a detail names no host, path, key or exception.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Container, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
+import zstandard
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from nbstream import errors
 from nbstream.errors import NbstreamError, table_row
+from nbstream.mail.lines import ContentBuffer
 from nbstream.server import api_json
 from nbstream.server.api_json import HttpProblem, encode_json
+from nbstream.server.limits import BytesInFlight, ListenerLimits, Reservation
 from nbstream.server.message_service import is_request_error
 
 RETRY_SECONDS = {429: 60, 503: 5}
@@ -85,3 +91,101 @@ def error_problem(error: NbstreamError) -> HttpProblem:
     if is_request_error(error):
         return table_row(ERROR_PROBLEMS, type(error))
     return _TEMPORARY_FAILURE if error.temporary else FAULT
+
+
+# Request bodies: they are read in pieces within a deadline, and are bounded one by one and together.
+
+_COMPRESSION_FIELD = "Compression"
+_ENCODED_FIELDS = (_COMPRESSION_FIELD, "Key")
+"""The fields by which a client of rspamd says that the body is compressed, or encrypted."""
+
+_PIECE_BYTES = 1 << 16
+_MAX_WINDOW_BYTES = 8 << 20  # what a decoder of RFC 8878 has to support at least
+
+
+class _IncomingBody:
+    """A body that comes in: its content, its bytes in flight, and whether they are white space alone."""
+
+    def __init__(self, bytes_in_flight: BytesInFlight) -> None:
+        self.content = ContentBuffer()
+        self.reservation = Reservation(bytes_in_flight)
+        self.is_blank = True
+
+    def add(self, piece: bytes) -> None:
+        self.content.append(piece)
+        self.is_blank = self.is_blank and (piece.isspace() or not piece)
+
+
+class BodyReader:
+    """Reads the bodies of all requests of a listener; ``content_name`` is what a body must be, in refusals."""
+
+    def __init__(
+        self, limits: ListenerLimits, bytes_in_flight: BytesInFlight, content_name: str = "a message"
+    ) -> None:
+        self._limits = limits
+        self._bytes_in_flight = bytes_in_flight
+        self._content_name = content_name
+
+    @asynccontextmanager
+    async def read(self, request: web.BaseRequest, *, may_be_zstd: bool = False) -> AsyncIterator[bytes]:
+        """Read the body; its bytes count as in flight until the end of the block. Raises ``RequestRefused``.
+
+        ``may_be_zstd``: a client may compress it as rspamd's do, and it is decompressed within the same limits.
+        """
+        is_zstd = may_be_zstd and request.headers.get(_COMPRESSION_FIELD, "").strip().lower() == "zstd"
+        _refuse_encoded(request, {_COMPRESSION_FIELD} if is_zstd else set())
+        if (request.content_length or 0) > self._limits.max_message_bytes:
+            raise self._too_large_error()
+        body = _IncomingBody(self._bytes_in_flight)
+        try:
+            try:
+                if request.content.is_eof():  # a small body has arrived with its header: there is no wait
+                    self._add_piece(body, request.content.read_nowait())
+                else:
+                    async with asyncio.timeout(self._limits.message_timeout_seconds):
+                        async for piece in request.content.iter_any():
+                            self._add_piece(body, piece)
+            except TimeoutError as error:
+                raise RequestRefused(408, "the request did not arrive in time", close=True) from error
+            except (web.RequestPayloadError, HttpProcessingError) as error:
+                raise RequestRefused(400, "the body is not encoded as its header claims", close=True) from error
+            if is_zstd:
+                await self._decompress(body)
+            if body.is_blank:
+                raise RequestRefused(400, f"the body is empty: it must be {self._content_name}")
+            yield body.content.take()
+        finally:
+            body.reservation.release()
+
+    async def _decompress(self, body: _IncomingBody) -> None:
+        """Put the decompressed content in the place of the compressed one, piece by piece within the limits."""
+        packed = body.content.take()
+        body.reservation.release()
+        body.is_blank = True
+        reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).stream_reader(packed)
+        try:
+            while piece := reader.read(_PIECE_BYTES):
+                self._add_piece(body, piece)
+                await asyncio.sleep(0)  # other tasks run between two pieces
+        except zstandard.ZstdError as error:
+            raise RequestRefused(400, "the body is not compressed as its header claims", close=True) from error
+
+    def _add_piece(self, body: _IncomingBody, piece: bytes) -> None:
+        if body.reservation.size + len(piece) > self._limits.max_message_bytes:
+            raise self._too_large_error()
+        if not body.reservation.add(len(piece)):
+            raise RequestRefused(503, "too many bytes are being read, please try again later", close=True)
+        body.add(piece)
+
+    def _too_large_error(self) -> RequestRefused:
+        return RequestRefused(
+            413, f"{self._content_name} may have at most {self._limits.max_message_bytes} bytes", close=True
+        )
+
+
+def _refuse_encoded(request: web.BaseRequest, allowed: Container[str]) -> None:
+    """Refuse a compressed or encrypted body: its tokens would be those of the encoded bytes."""
+    headers = request.headers
+    encoding = headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding != "identity" or any(name in headers for name in _ENCODED_FIELDS if name not in allowed):
+        raise RequestRefused(415, "the body must be neither compressed nor encrypted", close=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import FeedbackOutcome
-from nbstream.policy.lesson_source import Reinforcement
+from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.verdict import contradicts_label, format_threshold
 from nbstream.server.api_json import is_message_id
 from nbstream.server.http.responses import error_problem

@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError, NbstreamError, NotReleased, ReleaseInDoubt
 from nbstream.logs import event_fields
-from nbstream.policy.lesson_source import Reinforcement
+from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.verdict import ActionKind
 from nbstream.server.http.responses import error_problem
 from nbstream.server.message_service import is_request_error

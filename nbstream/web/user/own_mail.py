@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.clues import TokenClues
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError
-from nbstream.policy.lesson_source import user_of_actor
+from nbstream.policy.feedback_source import user_of_actor
 from nbstream.store.recent.message_rows import is_named_by_sender
 from nbstream.store.recent.row_search import RowFilter
 from nbstream.web.users.held_mail import read_held_message, recipients_of

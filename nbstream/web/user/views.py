@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from nbstream.policy.lesson_source import Reinforcement
+from nbstream.policy.feedback_source import Reinforcement
 from nbstream.server.api_json import is_message_id
 from nbstream.web.admin.quarantine_view import readable_quarantine
 from nbstream.web.areas import USER_PREFIX

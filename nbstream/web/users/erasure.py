@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nbstream.filter.undo import UndoableChange, apply_undo, prepare_undo
-from nbstream.policy.lesson_source import user_of_actor
+from nbstream.policy.feedback_source import user_of_actor
 from nbstream.policy.sender_lists import list_owner
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.logins import USER_ROLE, LoginKeys, read_login

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from nbstream.delivery import quarantine
 from nbstream.errors import NbstreamError, RelayRefused, ReleaseInDoubt
 from nbstream.logs import event_fields
-from nbstream.policy.lesson_source import Reinforcement
+from nbstream.policy.feedback_source import Reinforcement
 from nbstream.server.metrics import log_lesson
 from nbstream.server.quarantine_release import QuarantineReleaser
 from nbstream.store.recent.message_rows import OutcomeKind, normalize_address

@@ -15,8 +15,8 @@ from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.rspamd.api import RspamdApi
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.server.api_json import ModelStatus
-from nbstream.server.http.bodies import BodyReader
 from nbstream.server.http.listener import HealthStatus, HttpListener, health_routes
+from nbstream.server.http.responses import BodyReader
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.message_service import MessageService
 from nbstream.store.model.memory_model import MemoryModel

@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 
 from nbstream.metrics import MetricsRegistry
 from nbstream.server.http.access import PasswordCheck, Passwords
-from nbstream.server.http.bodies import BodyReader
 from nbstream.server.http.listener import HttpListener
+from nbstream.server.http.responses import BodyReader
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.logins import AttemptCount, AttemptCounts, LoginKeys, PageSessionStore, StoredLogin, is_token
 from nbstream.web.admin.login import AdminAuthenticator

@@ -9,8 +9,8 @@ from nbstream.bayes.counts import CLASSES, Totals
 from nbstream.filter import Check, Filter
 from nbstream.mail.message import Message
 from nbstream.mail.mime import MessageLimits
+from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.header import MessageReader
-from nbstream.policy.lesson_source import Reinforcement
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from tests.fuzz.target import Choices, FuzzTarget

@@ -28,7 +28,7 @@ from nbstream.listeners.stream import queue as stream_queue
 from nbstream.listeners.stream.listener import StreamListener
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.mail.message import Message
-from nbstream.policy.lesson_source import Reinforcement
+from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.server.background import BackgroundTasks
 from nbstream.server.limits import BytesInFlight

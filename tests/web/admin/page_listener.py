@@ -14,8 +14,8 @@ from yarl import URL
 
 from nbstream.metrics import MetricsRegistry
 from nbstream.server.http.access import PasswordCheck, Passwords, Role
-from nbstream.server.http.bodies import BodyReader
 from nbstream.server.http.listener import HttpListener
+from nbstream.server.http.responses import BodyReader
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
 from nbstream.web.admin.login import AdminAuthenticator

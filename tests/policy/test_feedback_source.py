@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.policy.lesson_source import REINFORCEMENT_PAUSE_SECONDS, FeedbackSource, Reinforcement
+from nbstream.policy.feedback_source import REINFORCEMENT_PAUSE_SECONDS, FeedbackSource, Reinforcement
 
 NEVER, AFTER_PAUSE, AT_ONCE = Reinforcement
 
