@@ -46,9 +46,18 @@ class _Answer:
 
 
 class PrimaryLocator(ABC):
-    """Asks nodes where the primary is."""
+    """Asks ``nodes`` where the primary is; ``problem`` says that none has an answer."""
 
-    def __init__(self, login: Login, tls: TlsOptions | None, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[NodeAddress],
+        problem: str,
+        login: Login,
+        tls: TlsOptions | None,
+        timeout_seconds: float,
+    ) -> None:
+        self._nodes = nodes
+        self._problem = problem
         self._seconds = min(_MAX_NODE_SECONDS, timeout_seconds)
         self._class: type[Connection] = Connection if tls is None else tls_connection_class()
         tls_arguments = {} if tls is None else tls.arguments()
@@ -64,16 +73,6 @@ class PrimaryLocator(ABC):
             if isinstance(answer, AuthenticationError):
                 raise answer
         raise exceptions.ConnectionError(self._problem)
-
-    @property
-    @abstractmethod
-    def _nodes(self) -> Sequence[NodeAddress]:
-        """The nodes to ask."""
-
-    @property
-    @abstractmethod
-    def _problem(self) -> str:
-        """What is the case where no node has an answer."""
 
     @abstractmethod
     async def _ask(self, node: NodeAddress) -> _Answer | None:
@@ -101,17 +100,9 @@ class SentinelLocator(PrimaryLocator):
     """Asks Sentinels."""
 
     def __init__(self, nodes: SentinelNodes, tls: TlsOptions | None, timeout_seconds: float) -> None:
-        super().__init__(nodes.login, tls, timeout_seconds)
+        problem = f"no Sentinel that answers knows {nodes.service}"
+        super().__init__(nodes.addresses, problem, nodes.login, tls, timeout_seconds)
         self._service = nodes.service
-        self._sentinels = nodes.addresses
-
-    @property
-    def _nodes(self) -> Sequence[NodeAddress]:
-        return self._sentinels
-
-    @property
-    def _problem(self) -> str:
-        return f"no Sentinel that answers knows {self._service}"
 
     async def _ask(self, node: NodeAddress) -> _Answer | None:
         address, state = await self._send(
@@ -128,24 +119,17 @@ class ClusterLocator(PrimaryLocator):
     def __init__(
         self, nodes: ClusterNodes, slot: int, login: Login, tls: TlsOptions | None, timeout_seconds: float
     ) -> None:
-        super().__init__(login, tls, timeout_seconds)
+        problem = f"no node of the cluster that answers knows who has slot {slot}"
+        super().__init__(nodes.addresses, problem, login, tls, timeout_seconds)
         self._slot = slot
         self._uses_tls = tls is not None
         self._configured = nodes.addresses
-        self._known: tuple[NodeAddress, ...] = ()
-
-    @property
-    def _nodes(self) -> Sequence[NodeAddress]:
-        return tuple(dict.fromkeys((*self._configured, *self._known)))
-
-    @property
-    def _problem(self) -> str:
-        return f"no node of the cluster that answers knows who has slot {self._slot}"
 
     async def _ask(self, node: NodeAddress) -> _Answer | None:
         (reply,) = await self._send(node, ("CLUSTER", "NODES"))
         lines = ClusterNode.parse_all(reply, node[0], prefers_name=self._uses_tls)
-        self._known = tuple(line.address for line in lines if line.address[1])[:_MAX_KNOWN_NODES]
+        known = [line.address for line in lines if line.address[1]][:_MAX_KNOWN_NODES]
+        self._nodes = tuple(dict.fromkeys((*self._configured, *known)))
         owners = [line for line in lines if line.is_primary and line.has_slot(self._slot)]
         return _Answer(owners[0].epoch, owners[0].address) if owners else None
 
