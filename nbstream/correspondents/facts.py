@@ -158,8 +158,8 @@ class FactTimes:
 class KnownTime:
     """For how many seconds answers and senders are known, and how many of each at most."""
 
-    answer_seconds: int
-    sender_seconds: int
+    answer_seconds: int = 90 * 86_400
+    sender_seconds: int = 365 * 86_400
     limit: int = MAX_MESSAGES
 
 

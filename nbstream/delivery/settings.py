@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -21,18 +19,10 @@ from nbstream.settings.values import (
     SecretFile,
     Section,
     read_address,
-    read_host_name,
     read_listen_address,
     read_path,
     require_port_for_lmtp,
 )
-
-
-def read_server_name(value: object) -> str:
-    """Read a host name or an IP address."""
-    with suppress(ValueError):
-        return str(ip_address(value)) if isinstance(value, str) else read_host_name(value)
-    return read_host_name(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +120,6 @@ class RelaySettings(Section):
     tls_ca_file: CaFile | None = None
     """The authorities (PEM) that ``verify`` trusts; ``null`` for those of the system. A reload reads it again."""
 
-    tls_server_name: Annotated[str, BeforeValidator(read_server_name)] | None = None
-    """The name that ``verify`` looks for in the certificate; ``null`` for that of ``next_hop``."""
-
     user_file: PasswordFile | None = None
     """A file that holds the user of the login at the next hop. It needs TLS by ``encrypt`` or ``verify``, or a
     next hop on this machine.
@@ -162,7 +149,7 @@ class RelaySettings(Section):
             raise ValueError("must be off: relay.next_hop is not a server at HOST:PORT")
         return value
 
-    @field_validator("tls_ca_file", "tls_server_name")
+    @field_validator("tls_ca_file")
     @classmethod
     def _only_for_verify(cls, value: object, info: ValidationInfo) -> object:
         if value is not None and info.data.get("tls", "verify") != "verify":

@@ -17,7 +17,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict, 
 from nbstream.addresses import TcpAddress
 from nbstream.settings.values import (
     CaFile,
-    FilePath,
     PasswordFile,
     Seconds,
     Section,
@@ -343,13 +342,9 @@ class ModelSettings(Section):
     """The number of distinct tokens that are kept. At 95 % of it tokens are evicted until 85 % are left."""
 
     private_tokens: bool = False
-    """Store keyed hashes in place of words. Choose it before the first start. See "What it stores about
-    people".
-    """
-
-    private_tokens_key_file: FilePath | None = None
-    """The file with that key; ``null`` is ``private-tokens.key`` in ``state_dir``. It is made where it is
-    missing. All machines that use the model need the same file.
+    """Store keyed hashes in place of words. Choose it before the first start. The key is in
+    ``private-tokens.key`` in ``state_dir``; all machines that use the model need the same file. See "What it
+    stores about people".
     """
 
     @field_validator("max_tokens")

@@ -78,11 +78,6 @@ REFUSALS = {
         "next_hop: smtp://mx:25, tls: verify, tls_ca_file: /x/y",
         "must be a readable file with cert",
     ),
-    "name": (
-        "next_hop: smtp://mx:25, tls_server_name: mx",
-        "relay.tls_server_name: found 'mx', must be left out: ",
-    ),
-    "no name": ("next_hop: smtp://mx:25, tls: verify, tls_server_name: 'a b'", "must be a host name such as"),
 }
 
 
@@ -131,8 +126,8 @@ def test_mail_never_goes_back_into_this_daemon(write: Write, text: str) -> None:
         ("next_hop: smtp://mx:25", SmtpServer("mx", 25)),
         ("next_hop: lmtp://mx:24, tls: may", SmtpServer("mx", 24, lmtp=True, tls=RelayTls(TlsLevel.MAY, "mx"))),
         (
-            "next_hop: smtps://10.0.0.1:465, tls: verify, tls_server_name: mx.test",
-            SmtpServer("10.0.0.1", 465, tls=RelayTls(TlsLevel.VERIFY, "mx.test", implicit=True)),
+            "next_hop: smtps://mx.test:465, tls: verify",
+            SmtpServer("mx.test", 465, tls=RelayTls(TlsLevel.VERIFY, "mx.test", implicit=True)),
         ),
         ("next_hop: 'lmtp:unix:/run/x'", SmtpServer(socket_path="/run/x", lmtp=True)),
     ],

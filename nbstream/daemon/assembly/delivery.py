@@ -44,7 +44,7 @@ def _server(relay: RelaySettings, next_hop: ServerNextHopSetting) -> SmtpServer:
     if relay.tls != "off":
         tls = RelayTls(
             relay.tls,
-            relay.tls_server_name or host,
+            host,
             str(relay.tls_ca_file) if relay.tls_ca_file else None,
             implicit=next_hop.protocol == "smtps",
         )

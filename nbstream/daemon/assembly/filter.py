@@ -55,7 +55,7 @@ def make_hasher(settings: Settings, engine: Engine = PYTHON) -> TokenHasher | No
 
 def private_key_file(settings: Settings) -> Path:
     """Return the file with the key of private tokens."""
-    return settings.model.private_tokens_key_file or settings.state_dir / _PRIVATE_KEY_FILE
+    return settings.state_dir / _PRIVATE_KEY_FILE
 
 
 @lru_cache

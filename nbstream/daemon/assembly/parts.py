@@ -188,12 +188,10 @@ class Parts:
 
 
 def _make_correspondent_store(settings: Settings, client: Redis) -> CorrespondentStore | None:
-    section = settings.correspondents
-    if section is None:
+    if settings.correspondents is None:
         return None
-    known = KnownTime(DAY_SECONDS * section.answer_days, DAY_SECONDS * section.sender_days)
     hasher = FactHasher(key_in(_correspondents_key_file(settings), "correspondents"))
-    return CorrespondentStore(client, ModelKeys(settings.model.name).correspondents, hasher, known)
+    return CorrespondentStore(client, ModelKeys(settings.model.name).correspondents, hasher, KnownTime())
 
 
 def make_correspondent_reader(settings: Settings, client: Redis) -> CorrespondentStore | None:
@@ -202,8 +200,7 @@ def make_correspondent_reader(settings: Settings, client: Redis) -> Corresponden
 
 
 def _correspondents_key_file(settings: Settings) -> Path:
-    assert settings.correspondents is not None
-    return settings.correspondents.key_file or settings.state_dir / _CORRESPONDENTS_KEY_FILE
+    return settings.state_dir / _CORRESPONDENTS_KEY_FILE
 
 
 def _can_read_correspondents(settings: Settings) -> bool:
