@@ -113,7 +113,7 @@ class ApiV1:
         is_valid = api_json.is_message_id(message_id)
         record = await self._lookups.message_record(message_id) if is_valid else None
         if record is None:
-            raise RequestRefused(404, "there is no message with this id, or it is no longer remembered")
+            raise RequestRefused(404, "there is no message of this id, or it is not remembered any more")
         return json_response(api_json.message_record_to_json(record))
 
     async def _model(self, _: web.BaseRequest) -> web.Response:

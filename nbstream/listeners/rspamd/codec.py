@@ -34,7 +34,7 @@ _ACTIONS = {
 }
 _SYMBOLS = {
     Verdict.HAM: ("NBSTREAM_HAM", "ham"),
-    Verdict.UNSURE: ("NBSTREAM_UNSURE", "not certain, or not enough learned"),
+    Verdict.UNSURE: ("NBSTREAM_UNSURE", "not certain, or not learned enough"),
     Verdict.SPAM: ("NBSTREAM_SPAM", "spam"),
     Verdict.REJECT: ("NBSTREAM_SPAM", "spam"),
 }

@@ -72,10 +72,10 @@ class StreamRequest:
 def read_entry(fields: Mapping[bytes, bytes], max_bytes: int) -> StreamRequest:
     """Return what an entry asks for; its message has at most ``max_bytes``. Raises ``UnreadableEntry``."""
     if not fields.keys() <= _REQUEST_FIELDS:
-        raise UnreadableEntry(f"an entry may only have the fields {', '.join(ENTRY_FIELDS)}")
+        raise UnreadableEntry(f"an entry has no other fields than {', '.join(ENTRY_FIELDS)}")
     raw, text = fields.get(b"raw"), fields.get(b"text")
     if (raw is None) == (text is None):
-        raise UnreadableEntry("an entry must have either raw or text")
+        raise UnreadableEntry("an entry has either raw or text")
     if len(raw or text or b"") > max_bytes:
         raise UnreadableEntry(f"the message is larger than {max_bytes} bytes")
     if len(fields.get(b"id", b"")) > MAX_ID_BYTES:

@@ -39,7 +39,7 @@ def complete_fields(answer: web.StreamResponse) -> web.StreamResponse:
 
 
 # A browser sends the cookies of all servers on a host, which may be many on localhost.
-_NO_REQUEST = "this is not an HTTP request, or a header line, such as its cookies, is longer than 8190 bytes"
+_NO_REQUEST = "this is no HTTP request, or a line of its header, such as its cookies, is longer than 8190 bytes"
 _LINGER_SECONDS = 2.0  # a refused client may still send for this time: it reads the answer only afterwards
 _CLOSE_SECONDS = 1.0
 _READ_BYTES = 16 << 10

@@ -33,9 +33,9 @@ def test_all_fields_are_read() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({}, "an entry must have either raw or text"),
-        ({b"raw": b"x", b"text": b"x"}, "an entry must have either raw or text"),
-        ({b"text": b"x", b"lable": b"spam"}, "an entry may only have the fields raw, text, id, label, from, to"),
+        ({}, "an entry has either raw or text"),
+        ({b"raw": b"x", b"text": b"x"}, "an entry has either raw or text"),
+        ({b"text": b"x", b"lable": b"spam"}, "an entry has no other fields than raw, text, id, label, from, to"),
         ({b"text": b"x" * 101}, "the message is larger than 100 bytes"),
         ({b"text": b"x", b"label": b"SPAM"}, "label must be ham or spam"),
         ({b"text": b"x", b"id": b"x" * 257}, "id is longer than 256 bytes"),

@@ -188,7 +188,7 @@ async def test_a_key_of_another_type_is_logged_and_waited_for(
     await client.set(keys.incoming, "no stream")
     async with working(client, shared_redis.url) as worker:
         await until(lambda: "entries wait: Redis: ResponseError: WRONGTYPE" in caplog.text)
-        await until(lambda: "'stream claims' fails" in caplog.text)
+        await until(lambda: "'stream claims' failed" in caplog.text)
         assert len(caplog.records) < 5
         await client.delete(keys.incoming)
 
