@@ -148,7 +148,7 @@ class BodyReader:
             except TimeoutError as error:
                 raise RequestRefused(408, "the request did not arrive in time", close=True) from error
             except (web.RequestPayloadError, HttpProcessingError) as error:
-                raise RequestRefused(400, "the body is not encoded as its header claims", close=True) from error
+                raise RequestRefused(400, "the body is not encoded as its header says", close=True) from error
             if is_zstd:
                 await self._decompress(body)
             if body.is_blank:
@@ -168,18 +168,18 @@ class BodyReader:
                 self._add_piece(body, piece)
                 await asyncio.sleep(0)  # other tasks run between two pieces
         except zstandard.ZstdError as error:
-            raise RequestRefused(400, "the body is not compressed as its header claims", close=True) from error
+            raise RequestRefused(400, "the body is not compressed as its header says", close=True) from error
 
     def _add_piece(self, body: _IncomingBody, piece: bytes) -> None:
         if body.reservation.size + len(piece) > self._limits.max_message_bytes:
             raise self._too_large_error()
         if not body.reservation.add(len(piece)):
-            raise RequestRefused(503, "too many bytes are being read, please try again later", close=True)
+            raise RequestRefused(503, "too much is being read now, please try again later", close=True)
         body.add(piece)
 
     def _too_large_error(self) -> RequestRefused:
         return RequestRefused(
-            413, f"{self._content_name} may have at most {self._limits.max_message_bytes} bytes", close=True
+            413, f"{self._content_name} may have {self._limits.max_message_bytes} bytes at most", close=True
         )
 
 
