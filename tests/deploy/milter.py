@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from nbstream.listeners.milter.codec import (
-    ContinueReply,
-    InsertHeader,
+    CONTINUE,
     MilterActions,
     MilterBodyEnd,
     MilterNegotiation,
     MilterParser,
     MilterSteps,
-    NegotiationReply,
+    insert_header,
+    negotiation,
 )
 from tests.harness.daemon import DEADLINE_SECONDS
 
@@ -39,10 +39,10 @@ class _Milter(socketserver.BaseRequestHandler):
                 for event in parser.feed(data):
                     if isinstance(event, MilterNegotiation):
                         options = event.offer.agree(MilterActions.ADDHDRS, _SKIPPED_STEPS)
-                        self.request.sendall(NegotiationReply(options).render())
+                        self.request.sendall(negotiation(options))
                     elif isinstance(event, MilterBodyEnd):
-                        field = InsertHeader(self.server.position, "Authentication-Results", self.server.results)
-                        self.request.sendall(field.render() + ContinueReply().render())
+                        field = insert_header(self.server.position, "Authentication-Results", self.server.results)
+                        self.request.sendall(field + CONTINUE)
 
 
 class Milters(socketserver.ThreadingTCPServer):

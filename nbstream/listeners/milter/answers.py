@@ -25,17 +25,17 @@ from typing import TYPE_CHECKING
 from nbstream.delivery.next_hop import SmtpReply
 from nbstream.errors import NbstreamError
 from nbstream.listeners.milter.codec import (
-    AddRecipient,
-    ChangeHeader,
-    ContinueReply,
-    DeleteRecipient,
-    DiscardReply,
-    InsertHeader,
+    CONTINUE,
+    DISCARD,
     MilterActions,
-    MilterReply,
     MilterSteps,
-    QuarantineReply,
-    RefusalReply,
+    add_recipient,
+    change_header,
+    delete_recipient,
+    hold,
+    insert_header,
+    refusal,
+    refusal_text,
 )
 from nbstream.mail.addresses import canonical_address
 from nbstream.mail.header_edits import tag_as_value, tagged_value
@@ -103,7 +103,7 @@ class MilterAnswers:
 
     async def answer(
         self, message: MilterContent, sender: MilterSender, peer: Peer, options: MilterOptions
-    ) -> Sequence[MilterReply]:
+    ) -> Sequence[bytes]:
         """Return the replies to the end of a message with at least one recipient; the last one decides.
 
         ``peer`` is the mail server, and ``options`` are those that were agreed on with it. Raises nothing but
@@ -112,22 +112,22 @@ class MilterAnswers:
         labels = {self._feedback.label_of(recipient.address) for recipient in message.recipients}
         try:
             if self._feedback.label_of(message.sender) is not None:
-                return [RefusalReply(_FEEDBACK_ADDRESS_AS_SENDER)]
+                return [refusal(_FEEDBACK_ADDRESS_AS_SENDER)]
             if labels == {None}:
                 return await self._decide(message, sender, peer, options)
             (label,) = labels if len(labels) == 1 else (None,)
             if label is None:
-                return [RefusalReply(_FEEDBACK_MIXED_WITH_MAIL)]
+                return [refusal(_FEEDBACK_MIXED_WITH_MAIL)]
             if not message.sender:
-                return [RefusalReply(_FEEDBACK_WITHOUT_SENDER)]
+                return [refusal(_FEEDBACK_WITHOUT_SENDER)]
             return [await self._learn(await _content_of(message), label, sender, peer)]
         except Exception:  # noqa: BLE001 - a fault in an answer must not lose mail or end the session
             _log.exception("milter: a message got no reply")
-            return [RefusalReply(TEMPORARY_FAILURE)]
+            return [refusal(TEMPORARY_FAILURE)]
 
     async def _decide(
         self, message: MilterContent, sender: MilterSender, peer: Peer, options: MilterOptions
-    ) -> Sequence[MilterReply]:
+    ) -> Sequence[bytes]:
         started = time.perf_counter()
         decided: Decision | None = None
         impossible = [kind for kind, needed in _NEEDED.items() if needed & ~options.actions]
@@ -141,25 +141,24 @@ class MilterAnswers:
             answer = _render(group, subject, message, options)
         except NbstreamError as error:
             _log.warning("milter: message not passed on: %s", error)
-            answer = [RefusalReply(error_reply(error))]
+            answer = [refusal(error_reply(error))]
         check = decided.check if decided else None
-        last = answer[-1]
         details = decided.log_details if decided else {"action": None, "policy": None}
-        reply = str(last.reply) if isinstance(last, RefusalReply) else None
+        reply = refusal_text(answer[-1])
         seconds = time.perf_counter() - started
         self._observer.answered(self._name, check, seconds, **details, reply=reply, **sender.log_details)
         return answer
 
-    async def _learn(self, content: bytes, label: str, sender: MilterSender, peer: Peer) -> MilterReply:
+    async def _learn(self, content: bytes, label: str, sender: MilterSender, peer: Peer) -> bytes:
         """Learn ``content``, which was sent to the feedback address of the label."""
         client = Peer(sender.client)
         # Of an authenticated user the mail server knows who it is; any other client may be a stranger.
         must_be_known = self._teachers.checks_forwarded or not sender.user
         if not replace(self._teachers, checks_forwarded=must_be_known).may_teach_for(peer, client):
-            return RefusalReply(self._feedback.refuse(label, self._name, client))
+            return refusal(self._feedback.refuse(label, self._name, client))
         actor = actor_of_user(sender.user) if sender.user else sender.client
         reply = await self._feedback.learn(content, label, self._name, actor, sender.user)
-        return DiscardReply() if reply.accepted else RefusalReply(reply)
+        return DISCARD if reply.accepted else refusal(reply)
 
 
 async def _content_of(message: MilterContent) -> bytes:
@@ -168,7 +167,7 @@ async def _content_of(message: MilterContent) -> bytes:
     return await in_thread_if_large(len(content), normalize_line_ends, content)
 
 
-async def _subject_change(tag: str, message: MilterContent, options: MilterOptions) -> Sequence[MilterReply]:
+async def _subject_change(tag: str, message: MilterContent, options: MilterOptions) -> Sequence[bytes]:
     """Return the change of the Subject, if there is one."""
     if not tag:
         return []
@@ -181,25 +180,25 @@ async def _subject_change(tag: str, message: MilterContent, options: MilterOptio
 
 
 def _render(
-    group: DecidedRecipients, subject: Sequence[MilterReply], message: MilterContent, options: MilterOptions
-) -> list[MilterReply]:
+    group: DecidedRecipients, subject: Sequence[bytes], message: MilterContent, options: MilterOptions
+) -> list[bytes]:
     kind, edits = group.action.kind, group.edits
     if not kind.takes_message:
         assert group.check is not None
-        return [RefusalReply(smtp_replies.refusal(kind, group.check.id))]
+        return [refusal(smtp_replies.refusal(kind, group.check.id))]
     has_leading_space = MilterSteps.HDR_LEADSPC in options.steps
     changes = header_changes(edits, message.take_field_names(), has_leading_space=has_leading_space)
     if changes is None:
-        return [RefusalReply(_TOO_MANY_FORGED_FIELDS)]
-    answer: list[MilterReply] = [*changes, *subject]
+        return [refusal(_TOO_MANY_FORGED_FIELDS)]
+    answer: list[bytes] = [*changes, *subject]
     if kind is ActionKind.REDIRECT:
         answer += _redirection(message, group.action.address)
     elif kind is ActionKind.QUARANTINE and group.check:
-        answer.append(QuarantineReply(f"nbstream: {group.check.verdict}, id={group.check.id}"))
-    return [*answer, ContinueReply()]
+        answer.append(hold(f"nbstream: {group.check.verdict}, id={group.check.id}"))
+    return [*answer, CONTINUE]
 
 
-def _redirection(message: MilterContent, address: str) -> list[MilterReply]:
+def _redirection(message: MilterContent, address: str) -> list[bytes]:
     """Return the changes that make ``address`` the only recipient.
 
     A recipient with this address stays, and is not added: the mail server would delete what was added together
@@ -212,8 +211,8 @@ def _redirection(message: MilterContent, address: str) -> list[MilterReply]:
         if wanted not in {canonical_address(recipient.address), canonical_address(given)}
     ]
     is_recipient = len(others) < len(message.recipients)
-    added: list[MilterReply] = [] if is_recipient else [AddRecipient(f"<{address}>")]
-    return [*added, *map(DeleteRecipient, others)]
+    added: list[bytes] = [] if is_recipient else [add_recipient(f"<{address}>")]
+    return [*added, *map(delete_recipient, others)]
 
 
 MAX_DELETED_FIELDS = 1000
@@ -222,9 +221,7 @@ MAX_DELETED_FIELDS = 1000
 _BELOW_OWN_RECEIVED = 1
 
 
-def header_changes(
-    edits: HeaderEdits, field_names: bytes, *, has_leading_space: bool
-) -> list[InsertHeader | ChangeHeader] | None:
+def header_changes(edits: HeaderEdits, field_names: bytes, *, has_leading_space: bool) -> list[bytes] | None:
     """Return what changes a header by ``edits``, in the order in which it has to be sent.
 
     ``field_names`` are those of ``MilterContent.take_field_names``. None where more than ``MAX_DELETED_FIELDS``
@@ -233,25 +230,23 @@ def header_changes(
     counts = {name: field_names.count(b"\0%s\0" % name.lower().encode("ascii")) for name in edits.removed_names}
     if sum(counts.values()) > MAX_DELETED_FIELDS:
         return None
-    deleted = [ChangeHeader(index, name, None) for name, count in counts.items() for index in range(count, 0, -1)]
+    deleted = [change_header(index, name, None) for name, count in counts.items() for index in range(count, 0, -1)]
     space = " " if has_leading_space else ""
     inserted = [
-        InsertHeader(_BELOW_OWN_RECEIVED, name, space + value.replace("\r\n", "\n"))
+        insert_header(_BELOW_OWN_RECEIVED, name, space + value.replace("\r\n", "\n"))
         for name, value in reversed(edits.added)
     ]
     return [*deleted, *inserted]
 
 
-def subject_change(
-    subject: MilterSubject | None, tag: str, *, has_leading_space: bool
-) -> InsertHeader | ChangeHeader | None:
+def subject_change(subject: MilterSubject | None, tag: str, *, has_leading_space: bool) -> bytes | None:
     """Return what puts the tag before the first Subject, which the message may lack; None where it stays."""
     if subject is None:
         space = " " if has_leading_space else ""
-        return InsertHeader(_BELOW_OWN_RECEIVED, "Subject", space + tag_as_value(tag).decode("ascii"))
+        return insert_header(_BELOW_OWN_RECEIVED, "Subject", space + tag_as_value(tag).decode("ascii"))
     tagged = tagged_value(subject.value, tag)
     if tagged == subject.value:
         return None
     value = tagged.replace(b"\r\n", b"\n")
     # The name as it is written: messages are known by it too.
-    return ChangeHeader(1, subject.name, value if has_leading_space else value.removeprefix(b" "))
+    return change_header(1, subject.name, value if has_leading_space else value.removeprefix(b" "))

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 from nbstream.listeners.milter.answers import MilterAnswers, MilterSender
 from nbstream.listeners.milter.codec import (
-    ContinueReply,
+    CONTINUE,
+    PROGRESS,
+    SKIP,
     MacroStage,
     MilterAbort,
     MilterActions,
@@ -34,13 +36,10 @@ from nbstream.listeners.milter.codec import (
     MilterParser,
     MilterQuit,
     MilterRecipient,
-    MilterReply,
     MilterSteps,
     MilterViolation,
-    NegotiationReply,
-    ProgressReply,
-    RefusalReply,
-    SkipReply,
+    negotiation,
+    refusal,
     without_ipv6_tag,
 )
 from nbstream.listeners.milter.message import MilterContent
@@ -163,7 +162,7 @@ class MilterSession(StreamConnection):
             raise _ProtocolBroken("a command came before the negotiation")
         answer = await self._replies(event, self._options)
         if self._options.wants_reply(event):
-            await self._send(answer or [ContinueReply()])
+            await self._send(answer or [CONTINUE])
         if isinstance(event, MilterBodyEnd):
             self._drop_message()
         self._ended |= self._listener.connections.draining and self._message is None
@@ -172,9 +171,9 @@ class MilterSession(StreamConnection):
         self._drop_message()
         self._options = options = offer.agree(_ACTIONS, _STEPS)
         wants_macros = MilterActions.SETSYMLIST in options.actions
-        await self._send([NegotiationReply(options, _MACROS if wants_macros else {})])
+        await self._send([negotiation(options, _MACROS if wants_macros else {})])
 
-    async def _replies(self, event: MilterEvent, options: MilterOptions) -> Sequence[MilterReply]:
+    async def _replies(self, event: MilterEvent, options: MilterOptions) -> Sequence[bytes]:
         """Return the replies to a command; none stands for "continue"."""
         match event:
             case MilterMacros():
@@ -196,7 +195,7 @@ class MilterSession(StreamConnection):
 
     async def _add_content(
         self, event: MilterHeaderField | MilterBody | MilterBodyEnd, options: MilterOptions
-    ) -> Sequence[MilterReply]:
+    ) -> Sequence[bytes]:
         message = self._message_with_content()
         if isinstance(event, MilterHeaderField):
             message.add_field(event.name, event.value)
@@ -204,11 +203,11 @@ class MilterSession(StreamConnection):
             message.add_body(event.content)
         if message.problem:
             self._parser.skips_header_fields = True  # of them there may be millions
-            return [RefusalReply(message.problem)]
+            return [refusal(message.problem)]
         if isinstance(event, MilterBodyEnd):
             self._note_queue_id(self._macros_for(event))
             return await self._answer(message, options)
-        return [SkipReply()] if message.is_full and MilterSteps.SKIP in options.steps else []
+        return [SKIP] if message.is_full and MilterSteps.SKIP in options.steps else []
 
     def _macros_for(self, event: MilterEvent) -> dict[str, str]:
         """Return the macros that came for this command, which hold for no other one."""
@@ -263,7 +262,7 @@ class MilterSession(StreamConnection):
         self._parser.skips_header_fields = False
         self._user = self._queue_id = ""
 
-    async def _answer(self, message: MilterContent, options: MilterOptions) -> Sequence[MilterReply]:
+    async def _answer(self, message: MilterContent, options: MilterOptions) -> Sequence[bytes]:
         """Return the replies to the end of a message, and ask for patience meanwhile."""
         sender = MilterSender(self._client, self._user, self._queue_id)
         peer = self._listener.connections.peer_of(self.writer.transport)
@@ -271,14 +270,14 @@ class MilterSession(StreamConnection):
         try:
             while not (await asyncio.wait({answer}, timeout=self._listener.progress_seconds))[0]:
                 with suppress(ConnectionError):
-                    self._write(ProgressReply().render())
+                    self._write(PROGRESS)
             return answer.result()
         finally:
             answer.cancel()
             await asyncio.wait({answer})
 
-    async def _send(self, answer: Sequence[MilterReply]) -> None:
-        self._write(b"".join(reply.render() for reply in answer))
+    async def _send(self, answer: Sequence[bytes]) -> None:
+        self._write(b"".join(answer))
         async with asyncio.timeout(self._listener.limits.message_timeout_seconds):
             await self.writer.drain()
 

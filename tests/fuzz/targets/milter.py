@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from nbstream.listeners.milter.codec import (
     MAX_FRAME_BYTES,
-    DeleteRecipient,
     MilterMail,
     MilterParser,
     MilterRecipient,
     MilterViolation,
     decode_text,
+    delete_recipient,
     encode_text,
 )
 from tests.fuzz.target import FuzzTarget
@@ -30,7 +30,7 @@ def _check(data: bytes) -> None:
         if isinstance(event, MilterMail):
             assert decode_text(encode_text(event.sender)) == event.sender
         if isinstance(event, MilterRecipient):  # it can be deleted under the same name
-            [reply] = wire.parse_replies(DeleteRecipient(event.recipient).render())
+            [reply] = wire.parse_replies(delete_recipient(event.recipient))
             assert reply.words == [encode_text(event.recipient)]
 
 
