@@ -1,4 +1,4 @@
-"""Naive Bayes: four event models for programs, and the classifier of the filter, pure and without I/O.
+"""Naive Bayes: the classifier of the filter and four event models for programs, without I/O.
 
 The four classes below are the public part; see ``event_models`` for their formulas.
 """

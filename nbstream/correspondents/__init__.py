@@ -1,4 +1,4 @@
-"""Whom we know: answers to mail of ours, and senders that our users wrote to, as evidence for the filter.
+"""Correspondents: replies to outgoing mail, and senders whom users have written to, as evidence.
 
 Nothing here decides anything: what is known becomes tokens, and what these weigh is learned like all else.
 """

@@ -1,1 +1,1 @@
-"""The processes of the daemon: server, supervisor, workers, signals, reload and drain."""
+"""The processes of the daemon, its settings, and the composition root that connects all parts."""

@@ -1,1 +1,1 @@
-"""How mail leaves: the next hops, a Maildir or an SMTP server."""
+"""Delivery: SMTP and LMTP next hops, Maildirs and the quarantine."""

@@ -1,1 +1,1 @@
-"""``nbstream demo``: a daemon for a look around, with made-up mail, which leaves nothing behind."""
+"""``nbstream demo``: a daemon in a temporary folder, with made-up mail."""

@@ -1,1 +1,1 @@
-"""``nbstream doctor``: examine the installation, and say what is wrong and what to do about it."""
+"""``nbstream doctor``: examines the installation, and says what is wrong and what to do about it."""

@@ -1,1 +1,1 @@
-"""The evaluation of the filter on labelled streams: first each message is scored, then its label learned."""
+"""The evaluation on labelled streams: each message is scored first, then its label is learned."""

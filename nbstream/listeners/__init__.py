@@ -1,1 +1,1 @@
-"""The listeners: where mail and requests come in, one protocol in each package."""
+"""The listeners: where mail and requests come in, one package for each protocol."""

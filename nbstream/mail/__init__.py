@@ -1,1 +1,1 @@
-"""Bytes in, bytes out: messages, header fields, MIME parts. This package knows nothing about spam."""
+"""Bytes in, bytes out: messages, header fields, MIME parts. It knows nothing about spam."""

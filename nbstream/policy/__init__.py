@@ -1,1 +1,1 @@
-"""From a probability to a verdict, and how a verdict is written into a message's header."""
+"""From a probability to a verdict and an action, and how both are written into the header."""

@@ -1,1 +1,1 @@
-"""What every listener shares: sockets, limits, who may teach, decisions, and the message service."""
+"""What listeners share: sockets, limits, who may teach, decisions, HTTP, and the message service."""

@@ -1,1 +1,1 @@
-"""The machinery of the settings: a YAML file, its values and its sections; it knows no feature."""
+"""The machinery of settings: a YAML file, its values and its sections. It knows no feature."""

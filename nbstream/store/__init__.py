@@ -1,1 +1,1 @@
-"""The data in Redis: the counts of a model, its ledger and its changes, and copies of them in memory."""
+"""Storage in Redis: counts, ledger, history and change stream, and their followers in memory."""

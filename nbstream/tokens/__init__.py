@@ -1,4 +1,4 @@
-"""Turns a message into tokens: what it says, where it links to, how it travelled and how it is built."""
+"""From a message to tokens: what it says, where it links to, how it travelled and how it is built."""
 
 MODEL_FORMAT = 1
 """Stored with a model, which has no other version: a model of another format is refused.

@@ -1,1 +1,1 @@
-"""What a site's mailboxes teach: find accounts and folders, choose messages, and say in a plan what was chosen."""
+"""Training from mailboxes: finds accounts and folders, chooses messages, and shows the choice as a plan."""

@@ -1,1 +1,1 @@
-"""The web interface: views of all mail for administrators, and of the mail of one address for each user."""
+"""The web interface: pages about all mail for administrators, and about one address for each user."""

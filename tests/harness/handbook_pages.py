@@ -15,7 +15,7 @@ WRITTEN = [
     path for path in sorted((ROOT / "docs").rglob("*.md")) if "reference" not in path.relative_to(ROOT).parts
 ]
 """The pages that no program makes."""
-OUTSIDE = [README, DEPLOY_README, ROOT / "SECURITY.md", ROOT / "RELEASING.md"]
+OUTSIDE = [README, DEPLOY_README, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "RELEASING", "SECURITY"))]
 """The pages that do not belong to the handbook."""
 PAGES = [*OUTSIDE, *WRITTEN]
 

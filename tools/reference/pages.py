@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from tools.reference import commands, findings, http_api, manual, metrics, settings, streams
+from tools.reference import commands, findings, floors, http_api, manual, metrics, settings, streams
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,6 +18,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "share/man/man1/nbstream.1": manual.nbstream_1,
     "share/man/man5/nbstream.yaml.5": manual.nbstream_yaml_5,
     "docs/reference/commands.md": commands.page,
+    "docs/explanation/architecture.md": floors.page,
 }
 
 
