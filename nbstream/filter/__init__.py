@@ -8,6 +8,7 @@ unless a person reinforces.
 from nbstream.filter.autolearner import Autolearner, ImplicitHamLearner, ImplicitHamWalk
 from nbstream.filter.filter import Filter, LabelledMessage, LearnableMessage
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
+from nbstream.filter.message_counts import CountSource, LessonStore, learned_by_class
 from nbstream.filter.parts import (
     OWN_MODEL_UNAVAILABLE,
     CompositeObserver,
@@ -25,7 +26,6 @@ from nbstream.filter.results import (
     OwnModelUse,
 )
 from nbstream.filter.scorer import CheckQueue
-from nbstream.filter.sources import CountSource, LessonStore, learned_by_class
 from nbstream.tokens.tokens import TokenizedMessage
 
 __all__ = [

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
     from nbstream.bayes.kinds import KindScores
+    from nbstream.filter.message_counts import LessonStore
     from nbstream.filter.parts import FilterParts
     from nbstream.filter.results import Check, FilterPolicy
     from nbstream.filter.scorer import Scorer
-    from nbstream.filter.sources import LessonStore
     from nbstream.mail.message import Message
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.explanation import Explanation

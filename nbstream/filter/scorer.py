@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from nbstream.bayes.classifier import Classifier
     from nbstream.bayes.counts import AutomaticCounts
     from nbstream.bayes.novelty import Discount
+    from nbstream.filter.message_counts import CountSource
     from nbstream.filter.results import FilterPolicy
-    from nbstream.filter.sources import CountSource
     from nbstream.policy.thresholds import ThresholdPolicy
     from nbstream.policy.verdict import Thresholds
     from nbstream.store.model.ledger import LedgerEntry

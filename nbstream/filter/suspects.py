@@ -17,8 +17,8 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import LedgerEntry
 
 if TYPE_CHECKING:
+    from nbstream.filter.message_counts import LessonStore
     from nbstream.filter.scorer import Scorer
-    from nbstream.filter.sources import LessonStore
 
 MIN_DOUBT = 0.95
 """The least P(the other class) of a suspect; see docs/experiments.md, "Suspects"."""

@@ -20,7 +20,7 @@ from nbstream.filter import (
     LabelledMessage,
     LearnableMessage,
 )
-from nbstream.filter.sources import LessonStore
+from nbstream.filter.message_counts import LessonStore
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.mirror.mirror import Mirror
