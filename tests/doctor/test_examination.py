@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.doctor import daemon, examination
-from nbstream.doctor.checks import examine
+from nbstream.doctor.command import examine
 from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks, run_parts
 from nbstream.findings import Finding, Severity
 from tests.harness.daemon import free_port

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import nbstream.doctor
 import nbstream.listeners
 from nbstream.daemon import health, model_lookups
-from nbstream.doctor.checks import CHECKS
+from nbstream.doctor.command import CHECKS
 from nbstream.findings import FindingKind
 from nbstream.server import probe
 from tools.reference.markup import NOTICE, table

@@ -66,7 +66,6 @@ _BATCH = 256  # of the ledger, which is asked for what is known of a message
 _MAX_SENT_MESSAGES = 20_000  # of an account
 _MAX_SENT_SHARE = 0.1  # of all that can be known of senders, so that no account takes the place of all others
 _MAX_SENT_BYTES = 1 << 18  # the recipients of what has large attachments get other messages, too
-_TEXT_CHARACTERS = 60
 _Parsed = TypeVar("_Parsed")
 _NO_MAIL = "is no message"
 
