@@ -147,7 +147,10 @@ def faults_by_view(visitor: Visitor, *, has_axe: bool = True) -> dict[str, list[
     return {path: of_view for path, of_view in found.items() if of_view}
 
 
-@pytest.mark.parametrize("name", ["empty_site", "small_site", "large_site"])
+@pytest.mark.parametrize(
+    "name",
+    ["empty_site", "small_site", pytest.param("large_site", marks=pytest.mark.soak)],  # it takes long to fill
+)
 def test_every_view_is_readable_on_a_narrow_dark_screen(
     visit: OpenVisitor, request: pytest.FixtureRequest, name: str
 ) -> None:

@@ -13,62 +13,13 @@ from pathlib import Path
 from tests.harness.daemon import DaemonProcess, command, gone, wait_until
 from tests.harness.handbook_pages import fenced, page, section
 from tests.harness.letters import letters
-from tests.harness.postfix import DEPLOY, SHELL_FUNCTIONS, Postfix
+from tests.harness.postfix import SHELL_FUNCTIONS, Postfix
 
 _SYSTEMCTL = 'systemctl() {{ echo "$@" >> "{folder}/asked"; }}\n'
 _USER = 65534
-_FILTER = '#!/bin/sh\nexec "{folder}/bin/script" --socket "{folder}/run/spamd.sock" "$@"\n'
 _COMMAND = '#!/bin/sh\nexec "{python}" -m nbstream.cli "$@"\n'
 OWN_PORT = {"listeners:\n": 'listeners:\n  http: {listen: "127.0.0.1:0"}\n'}
 """For pages that leave the port of HTTP at its default, which another test may have."""
-
-
-class Home:
-    """The home of a user, whose mail a program delivers into ``Maildir``; ``environment`` is for that program."""
-
-    def __init__(self, machine: Machine, name: str) -> None:
-        self.path = machine.folder / "home" / name
-        for folder in ("Maildir", "Maildir/.Junk"):
-            for part in ("new", "cur", "tmp"):
-                (self.path / folder / part).mkdir(parents=True)
-        script = machine.folder / "bin/script"
-        script.write_bytes((DEPLOY / "pipe/nbstream-filter").read_bytes())
-        self._filter = machine.folder / "bin/nbstream-filter"
-        self._filter.write_text(_FILTER.format(folder=machine.folder))
-        for path in (script, self._filter):
-            path.chmod(0o755)
-        subprocess.run(["chown", "-R", f"{_USER}:{_USER}", self.path], check=True)
-
-    def write(self, name: str, text: str) -> None:
-        """Write a file such as ``.procmailrc`` with the lines of a page."""
-        path = self.path / name
-        path.write_text(re.sub(r"\bnbstream-filter\b", str(self._filter), text))
-        path.chmod(0o600)
-        os.chown(path, _USER, _USER)
-
-    def run(self, *words: str, message: bytes, code: int = 0) -> None:
-        """Run a program as the user on a message; it must end with this code."""
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.path), "USER": "nobody", "LOGNAME": "nobody"}
-        done = subprocess.run(
-            words,
-            input=message,
-            env=environment,
-            cwd=self.path,
-            user=_USER,
-            group=_USER,
-            extra_groups=[],
-            capture_output=True,
-            timeout=100,
-            check=False,
-        )
-        assert done.returncode == code, done
-
-    def delivered(self, folder: str) -> str:
-        """Take the one new message out of a folder."""
-        (path,) = (self.path / folder / "new").iterdir()
-        text = path.read_text()
-        path.unlink()
-        return text
 
 
 class Machine:

@@ -68,6 +68,7 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
             rspamd.stop()
 
 
+@pytest.mark.soak  # a whole mail server moves to nbstream and back
 def test_the_page_from_the_first_step_to_the_way_back(site: Site) -> None:
     before = site.arrived("m-before")
     assert "X-Rspamd" not in before

@@ -75,6 +75,7 @@ def fields(message: str, name: str) -> list[str]:
     return re.findall(rf"(?m)^{name}: (.*)", message.partition("\n\n")[0])
 
 
+@pytest.mark.soak  # a whole mail server moves to nbstream and back
 def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
     assert "Content preview" in site.arrived("m-wrapped", GTUBE)  # what the page warns of
 
@@ -116,6 +117,7 @@ def test_behind_spampd_from_the_first_step_to_the_way_back(site: Site) -> None:
     assert not fields(back, "X-Nbstream")
 
 
+@pytest.mark.soak  # a whole mail server moves to nbstream and back
 def test_the_same_spamc_asks_nbstream_and_on_the_way_back_spamd(
     program: Callable[[str], str], redis_binary: Path
 ) -> None:

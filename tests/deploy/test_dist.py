@@ -120,6 +120,7 @@ def wheel(request: pytest.FixtureRequest, dist: Path) -> Path:
     raise AssertionError
 
 
+@pytest.mark.soak  # it is built again, by each process of pytest
 def test_a_wheel_has_the_package_and_no_tests(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     names = archive.namelist()
@@ -135,6 +136,7 @@ def test_a_wheel_has_the_package_and_no_tests(wheel: Path) -> None:
     assert rest == (DEPLOY / "pipe/nbstream-filter").read_bytes().partition(b"\n")[2]
 
 
+@pytest.mark.soak
 def test_the_source_archive_has_what_its_tests_need(dist: Path) -> None:
     (archive,) = dist.glob("*.tar.gz")
     with tarfile.open(archive) as source:

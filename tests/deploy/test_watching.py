@@ -88,7 +88,7 @@ def feed(daemon: DaemonProcess, seed: int, *, is_taught: bool) -> None:
                     assert answer.status == 200
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids="workers-{}".format)
+@pytest.fixture(scope="module", params=[2], ids="workers-{}".format)
 def watched(
     request: pytest.FixtureRequest,
     program: Callable[[str], str],

@@ -151,6 +151,3 @@ async def test_a_budget_that_is_guaranteed_and_misses_most_spam_is_a_warning(
     assert (
         "100% of the labelled spam" in the(await taught.findings(BUDGET), model_lookups.BUDGET_CATCHES_LITTLE).what
     )
-
-
-_KINDS = "model: {min_learned: {spam: 1, ham: 1}, classes: [ham, newsletter, spam]}\n"

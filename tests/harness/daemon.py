@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.harness import waiting
+from tests.harness.forked import ForkedDaemon, run_forked
 
 DEADLINE_SECONDS = waiting.DEADLINE_SECONDS
+COMMAND_SECONDS = 120.0
 _LISTENERS = {"http", "smtp"}  # one of them is named by the event with which a daemon is ready
 
 
@@ -56,11 +58,16 @@ class DaemonProcess:
     def __init__(self, config: Path, *words: str) -> None:
         self.config = config
         self.events: list[dict[str, Any]] = []
-        self.process = subprocess.Popen(
-            [*words, sys.executable, "-m", "nbstream.cli", "serve", "-c", str(config)],
-            stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stdin=subprocess.DEVNULL,
+        serve = ["serve", "-c", str(config)]
+        self.process: Any = (
+            subprocess.Popen(
+                [*words, sys.executable, "-m", "nbstream.cli", *serve],
+                stderr=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+            )
+            if words
+            else ForkedDaemon(serve)
         )
         self._ready = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -112,7 +119,7 @@ class DaemonProcess:
         return self.wait()
 
     def wait(self) -> int:
-        code = self.process.wait(DEADLINE_SECONDS)
+        code: int = self.process.wait(DEADLINE_SECONDS)
         self._reader.join(DEADLINE_SECONDS)
         return code
 
@@ -126,9 +133,11 @@ class DaemonProcess:
 
 
 def command(*arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run one nbstream command to its end."""
+    """Run one nbstream command to its end; with other options than ``input`` by an interpreter of its own."""
+    if not options.keys() - {"input"}:
+        return run_forked([*map(str, arguments)], options.get("input", ""), COMMAND_SECONDS)
     words = [sys.executable, "-m", "nbstream.cli", *map(str, arguments)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=120, check=False, **options)
+    return subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False, **options)
 
 
 def send(

@@ -213,7 +213,7 @@ class Pipe(Client):
         return True
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_reloads_and_a_drain_under_load_lose_double_and_garble_nothing(
     tmp_path: Path, redis_binary: Path, workers: int
 ) -> None:

@@ -72,7 +72,7 @@ def variables(pid: int) -> set[str]:
     return {entry.partition("=")[0] for entry in Path(f"/proc/{pid}/environ").read_text().split("\0")}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_it_hears_of_each_step_in_its_time(site: Site, manager: Manager, workers: int) -> None:
     port = free_port()
     site.write(listeners=f"smtp: {{listen: '127.0.0.1:{port}'}}, http: null", workers=workers)
