@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -110,41 +109,6 @@ async def test_a_file_that_was_removed_changes_nothing(file: Path) -> None:
     file.unlink()
 
     assert (await reloader.reload()).problems == (f"{file}: must be a readable file (No such file or directory)",)
-
-
-async def test_a_pipe_is_not_waited_for(file: Path) -> None:
-    server = FakeServer()
-    reloader = reloader_of(config.load_settings(file), server)
-    file.unlink()
-    os.mkfifo(file)
-
-    assert (await reloader.reload()).problems == (f"{file}: must be a regular file to be read again",)
-
-
-async def test_a_file_that_cannot_be_read_to_its_end_is_given_up(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbstream.daemon.reloader.READ_SECONDS", 0.05)
-    server = FakeServer()
-    reloader = reloader_of(config.load_settings(file), server)
-    os.mkfifo(tmp_path / "password")
-    file.write_text(f"listeners: {{http: {{password_file: {tmp_path / 'password'}}}}}\nverdict: {{spam: 0.8}}\n")
-
-    assert (await reloader.reload()).problems == (f"{file}: not read within 0.05 s",)
-    assert reloader.settings.verdict.spam == 0.9
-
-    (tmp_path / "password").write_text("found at last")
-
-
-async def test_of_many_problems_the_first_are_returned(file: Path) -> None:
-    server = FakeServer()
-    reloader = reloader_of(config.load_settings(file), server)
-    file.write_text("".join(f"key{number}: 1\n" for number in range(500)))
-
-    problems = (await reloader.reload()).problems
-
-    assert len(problems) == 21
-    assert problems[-1] == "and 480 more"
 
 
 async def test_the_file_is_the_one_of_the_start_wherever_the_daemon_is_now(

@@ -8,10 +8,9 @@ import os
 import socket
 import ssl
 import struct
-import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -119,19 +118,6 @@ async def test_a_listener_that_is_not_there_is_a_problem(tmp_path: Path) -> None
     assert address in the(found, connections.UNREACHABLE).what
 
 
-async def test_a_port_that_the_system_chose_is_not_asked(tmp_path: Path) -> None:
-    text = "listeners: {smtp: {listen: '127.0.0.1:0'}, http: null}\n"
-
-    the(await examine_listeners(make_site(tmp_path, text, RUNNING)), connections.PORT_UNKNOWN)
-    assert await examine_listeners(make_site(tmp_path, text)) == []
-
-
-async def test_a_site_without_listeners_takes_no_mail(tmp_path: Path) -> None:
-    found = await examine_listeners(make_site(tmp_path, "listeners: {smtp: null, http: null}\n", RUNNING))
-
-    the(found, connections.NONE)
-
-
 @pytest.mark.parametrize(
     ("name", "answers", "kind"),
     [
@@ -188,14 +174,6 @@ async def test_what_is_degraded_has_the_remedy_that_the_page_shows(
     assert the(found, http.DEGRADED).remedy.startswith(kind.remedy)
 
 
-async def test_what_a_newer_daemon_says_is_passed_on_without_its_remedy(tmp_path: Path) -> None:
-    body = json.dumps({"ready": True, "degraded": {"clock": "it stands still"}}).encode()
-    async with server(tmp_path / "s", b"", b"HTTP/1.1 200 OK\r\n\r\n" + body) as address:
-        found = await probe_listener(ENTRIES["http"], address)
-
-    assert "clock is degraded: it stands still" in the(found, http.DEGRADED).what
-
-
 @pytest.mark.parametrize("way", Way)
 async def test_smtp_and_lmtp_are_asked_on_every_way(
     client: Redis, tmp_path: Path, program: Callable[[str], str], way: Way
@@ -207,11 +185,6 @@ async def test_smtp_and_lmtp_are_asked_on_every_way(
 
     assert ("connections.EXPIRES_SOON" in kind_names(found)) == (way.tls is not TlsMode.OFF)
     assert ("STARTTLS" in the(found, probe.WORKS).what) == (way.tls in {TlsMode.MAY, TlsMode.REQUIRE})
-
-
-async def test_a_reply_without_end_is_not_read_for_ever(tmp_path: Path) -> None:
-    async with server(tmp_path / "s", b"220-mx\r\n" * 1000) as address:
-        the(await probe_listener(ENTRIES["smtp"], address), connections.UNREACHABLE)
 
 
 async def test_an_lmtp_server_is_greeted_as_one(tmp_path: Path) -> None:
@@ -260,18 +233,6 @@ async def test_entries_of_the_stream_that_were_given_up(
     assert keys.dead_letters in the(await examine_in_redis(STREAM, site), stream.DEAD_LETTERS).what
 
 
-async def test_a_maildir_with_room_takes_mail(tmp_path: Path) -> None:
-    the(await examine_next_hop(make_site(tmp_path)), connections.READY)
-
-
-async def test_a_server_that_is_away_takes_none(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
-
-    found = await examine_next_hop(make_site(tmp_path, f"relay: {{next_hop: 'smtp://{address}'}}\n"))
-
-    assert f"{address}: cannot be reached (" in the(found, connections.AWAY).what
-
-
 async def test_why_a_server_cannot_be_used_is_said(tmp_path: Path) -> None:
     found = await examine_next_hop(make_site(tmp_path, f"relay: {{next_hop: 'lmtp:unix:{tmp_path}/lmtp'}}\n"))
 
@@ -292,12 +253,6 @@ async def test_a_server_that_says_nothing_is_away_and_no_check_that_hangs(
         )
 
 
-async def test_a_listener_that_only_answers_needs_no_next_hop(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("no folder\n")  # no Maildir can be in it
-
-    assert await examine_next_hop(make_site(tmp_path, "listeners: {milter: {}, smtp: null}\n")) == []
-
-
 async def test_a_login_server_that_answers_is_told_and_gets_no_password(tmp_path: Path) -> None:
     async with PasswordTable(tmp_path / "auth", {}).running() as table:
         site = make_site(tmp_path, f"user_page: {{users: ['*@example.org'], login: 'dovecot:{table.path}'}}\n")
@@ -311,38 +266,10 @@ async def test_a_login_server_that_is_away_is_a_problem(tmp_path: Path) -> None:
         assert "nonexistent" not in the(await examine_login_server(site), connections.LOGIN_AWAY).what
 
 
-async def test_nothing_is_said_where_no_user_has_a_password(tmp_path: Path) -> None:
-    for text in ("", "user_page: {users: ['*@example.org']}\n"):
-        assert await examine_login_server(make_site(tmp_path, text)) == []
-
-
 @pytest.fixture
 def certificate(program: Callable[[str], str], tmp_path: Path) -> bytes:
     """A certificate that is valid for two days from now."""
     return ssl.PEM_cert_to_DER_cert(Certificates.make(program("openssl"), tmp_path).certificate.read_text())
-
-
-def test_the_date_is_that_of_openssl(program: Callable[[str], str], certificate: bytes) -> None:
-    words = [program("openssl"), "x509", "-inform", "DER", "-noout", "-enddate"]
-    shown = subprocess.run(words, input=certificate, check=True, capture_output=True, timeout=30).stdout.decode()
-
-    end = datetime.strptime(shown.strip(), "notAfter=%b %d %H:%M:%S %Y GMT").replace(tzinfo=UTC)
-
-    assert valid_until(certificate) == end
-
-
-@pytest.mark.parametrize("days", [1, 20_000])
-def test_a_certificate_that_is_valid_for_very_long_has_another_form_of_the_date(
-    program: Callable[[str], str], tmp_path: Path, days: int
-) -> None:
-    words = (
-        f"req -x509 -newkey rsa:2048 -nodes -subj /CN=x -days {days} -keyout {tmp_path}/key -out {tmp_path}/pem"
-    )
-    subprocess.run([program("openssl"), *words.split()], check=True, capture_output=True, timeout=30)
-
-    end = valid_until(ssl.PEM_cert_to_DER_cert((tmp_path / "pem").read_text()))
-
-    assert abs(end - datetime.now(UTC) - timedelta(days=days)) < timedelta(hours=1)
 
 
 def test_a_certificate_is_fine_expires_soon_or_has_expired(certificate: bytes) -> None:

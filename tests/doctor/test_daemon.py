@@ -20,7 +20,6 @@ from nbstream.doctor.examination import Site
 from nbstream.engine.choice import ENVIRONMENT
 from tests.harness.daemon import DaemonProcess
 from tests.harness.examined_sites import kind_names, make_site, the
-from tests.harness.native import native_library
 from tests.harness.redis.redis_server import RedisServer
 
 WORKERS = (WorkerStatus(2, "ready", 0), WorkerStatus(3, "starting", 0))
@@ -66,14 +65,6 @@ async def test_the_engine_and_why_it_is_that_one_are_said(tmp_path: Path, monkey
     the(found, doctor.OTHER_ENGINE)
 
 
-async def test_the_native_engine_is_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    native_library()
-    monkeypatch.setenv(ENVIRONMENT, "native")
-    found = await examine_daemon(make_site(tmp_path))
-
-    the(found, doctor.ENGINE)
-
-
 DAEMON = """\
 state_dir: {folder}/state
 listeners: {{smtp: {{listen: "127.0.0.1:0"}}, http: null}}
@@ -85,12 +76,6 @@ log: {{format: json}}
 def site_of_running_daemon(file: Path) -> Site:
     settings = load_settings(file)
     return Site(settings, ask_daemon_status(settings.state_dir))
-
-
-async def test_settings_that_can_be_used_are_fine(tmp_path: Path) -> None:
-    found = await examine_configuration(make_site(tmp_path))
-
-    assert kind_names(found) == {"daemon.VALID"}
 
 
 async def test_what_is_allowed_and_dangerous_is_a_warning(tmp_path: Path) -> None:

@@ -11,11 +11,9 @@ from redis.asyncio import Redis
 from nbstream.daemon import model_lookups
 from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.doctor import model
-from nbstream.doctor.connections import examine_in_redis
 from nbstream.doctor.examination import Site
 from nbstream.doctor.model import examine_model
 from nbstream.findings import Finding
-from nbstream.listeners.stream import STREAM
 from nbstream.mail.message import Message
 from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.store.model.keys import ModelKeys
@@ -79,13 +77,6 @@ async def test_a_model_that_nobody_taught_says_what_it_needs(taught: TaughtSite)
     the(found, model.NOT_TAUGHT)
 
 
-async def test_a_redis_that_is_away_is_the_finding_of_another_check(tmp_path: Path) -> None:
-    site = make_site(tmp_path, f"redis: {{url: 'unix://{tmp_path}/nowhere.sock'}}\n")
-
-    assert await examine_model(site) == []
-    assert await examine_in_redis(STREAM, site) == []
-
-
 async def test_a_model_of_one_class_is_one_sided(taught: TaughtSite) -> None:
     await taught.teach("spam", 30)
 
@@ -118,22 +109,8 @@ async def test_a_budget_needs_labelled_ham(taught: TaughtSite) -> None:
     assert "26 more" in the(await taught.findings(BUDGET), model_lookups.BUDGET_LEARNING).what
 
 
-async def test_a_budget_is_guaranteed_with_enough_ham(taught: TaughtSite) -> None:
-    await taught.teach("spam", 5, BUDGET)
-    await taught.teach("ham", 40, BUDGET)
-
-    the(await taught.findings(BUDGET), model_lookups.BUDGET)
-
-
 def prequential_score(number: int, probability: float) -> bytes:
     return f"{1000.0 + number!r} m{number} {probability!r}".encode()
-
-
-async def test_labels_that_are_corrections_alone_guarantee_nothing(taught: TaughtSite, client: Redis) -> None:
-    await taught.teach("ham", 1, BUDGET)
-    await client.zadd(KEYS.prequential_scores[0], {prequential_score(number, 0.9): number for number in range(40)})
-
-    the(await taught.findings(BUDGET), model_lookups.BUDGET_BIASED)
 
 
 async def test_a_budget_that_is_guaranteed_and_misses_most_spam_is_a_warning(

@@ -10,24 +10,11 @@ import pytest
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import permissions
 from nbstream.doctor.permissions import examine_permissions
-from tests.harness.examined_sites import kind_names, make_site, the, wrong
+from tests.harness.examined_sites import make_site, the
 
 STRANGER = 65534
 RUNNING = DaemonStatus(os.getpid())
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-
-
-async def test_a_folder_that_does_not_exist_yet_is_fine(tmp_path: Path) -> None:
-    found = await examine_permissions(make_site(tmp_path))
-
-    the(found, permissions.NO_STATE)
-    assert wrong(found) == []
-
-
-async def test_a_state_folder_for_its_owner_alone_is_fine(tmp_path: Path) -> None:
-    (tmp_path / "state").mkdir(mode=0o700)
-
-    assert kind_names(await examine_permissions(make_site(tmp_path))) == {"permissions.STATE"}
 
 
 async def test_a_state_folder_that_others_may_read_is_a_warning(tmp_path: Path) -> None:

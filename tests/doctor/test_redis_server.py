@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import redis_server
 from nbstream.doctor.model import examine_model
-from nbstream.doctor.redis_server import examine_redis, format_bytes, is_too_old
+from nbstream.doctor.redis_server import examine_redis
 from nbstream.findings import Finding
 from nbstream.store.connection import ConnectionOptions, DurabilityRisk, open_client
 from tests.harness.daemon import free_port
@@ -60,13 +60,6 @@ async def test_a_server_that_is_away_is_a_problem(own_redis: RedisServer, tmp_pa
     (finding,) = await examine(own_redis.url, tmp_path)
 
     assert finding == the([finding], redis_server.UNREACHABLE)
-
-
-async def test_an_embedded_server_is_not_started_to_be_asked(tmp_path: Path) -> None:
-    found = await examine_redis(make_site(tmp_path))
-
-    the(found, redis_server.NOT_ASKED)
-    assert not (tmp_path / "state").exists()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -208,12 +201,3 @@ async def test_missing_replicas_are_a_problem_until_they_follow(redis_binary: Pa
         primary.stop()
     assert "redis.wait_replicas" in by_nbstream.what
     assert "min-replicas-to-write" in by_redis.what
-
-
-def test_old_versions_are_told_from_newer_ones() -> None:
-    assert [is_too_old(version) for version in ("6.0.16", "6.2.0", "7.0.15", "8.1.3")] == [True] + 3 * [False]
-    assert "6.0.16" in redis_server.OLD(version="6.0.16").what
-
-
-def test_bytes_are_said_in_the_largest_unit() -> None:
-    assert [format_bytes(count) for count in (12, 1500, 2_000_000, 3.5e9)] == ["12 B", "1.5 kB", "2 MB", "3.5 GB"]

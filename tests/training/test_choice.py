@@ -82,13 +82,6 @@ def test_a_message_in_both_classes_is_left_out_and_of_copies_one_is_learned() ->
     assert +choice.left_out == {Skipped.BOTH: 2, Skipped.COPY: 1}
 
 
-def test_letters_that_nothing_tells_from_each_other_are_left_out() -> None:
-    """The ledger takes them for one message: each run would turn it over again."""
-    empty = MessageHeader()
-    choice = candidates_of([message("Junk", 1, header=empty), message("Archive", 2, header=empty)])
-    assert +choice.left_out == {Skipped.NAMELESS: 2}
-
-
 def test_each_class_is_in_the_order_of_time_and_both_are_mixed_evenly() -> None:
     spam = [message("Junk", number) for number in (90, 70, 80)]
     ham = [message("Archive", number) for number in (6, 1, 2, 3, 4, 5)]

@@ -17,7 +17,7 @@ from nbstream.filter.suspects import Suspect, find_suspects
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState
 from nbstream.server.http.access import Role
-from nbstream.store.model.history import UNDO_SOURCE, Assessment, HistoryChange, LessonNote, RecentChanges
+from nbstream.store.model.history import Assessment, HistoryChange, LessonNote, RecentChanges
 from nbstream.store.model.model import Model
 from nbstream.store.recent.row_search import RowSearch
 from nbstream.web.admin import undo_view
@@ -25,7 +25,6 @@ from nbstream.web.admin.messages_view import known_rows
 from nbstream.web.admin.teaching_view import (
     TeachingView,
     contradicts_verdict,
-    newest_by_message,
     summarize_teaching,
 )
 from nbstream.web.admin.undo_view import UndoView
@@ -322,14 +321,3 @@ async def test_labels_that_all_others_contradict_are_shown_to_be_changed(site: S
     assert 'value="newsletter">These are newsletter' in section
     assert HOSTILE not in section
     assert (again, site.looked_at) == (section, 2)  # once for each of two states of the model
-
-
-def test_what_was_taken_back_or_changed_is_no_contradiction() -> None:
-    wrong = [
-        change("ham", verdict="spam", probability=0.99, at=NOON - number, key=f"m{number}", actor="mallory")
-        for number in range(5)
-    ]
-    undone = [change(None, "ham", key=each.message_key, source=UNDO_SOURCE) for each in wrong[1:]]
-    corrected = change("spam", "ham", key="m0", verdict="spam", probability=0.99)
-
-    assert not [*filter(contradicts_verdict, newest_by_message([corrected, *undone, *wrong]))]
