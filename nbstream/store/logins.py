@@ -89,13 +89,8 @@ class PageSessionStore:
         """Return what the link gives, and forget it; None where it is used, has expired, or never was."""
         if not is_token(token):
             return None
-        key = self._keys.link(token_hash(token))
         with store_errors(), readable_replies():
-            async with self._client.pipeline(transaction=True) as pipeline:
-                pipeline.get(key)
-                pipeline.delete(key)
-                stored, _ = await pipeline.execute()
-        return read_login(stored)
+            return read_login(await self._client.getdel(self._keys.link(token_hash(token))))
 
     async def create_session(self, role: str, name: str, password: str | None = None) -> str:
         """Return the token of a new session; ``password`` is the one that it begins with, None for a link."""

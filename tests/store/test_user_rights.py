@@ -1,13 +1,16 @@
-"""The rights of the user ``nbstream`` in ``deploy/redis/redis.conf`` are enough for what the page has in Redis."""
+"""The rights of the user ``nbstream`` in ``deploy/redis/redis.conf`` are enough for all that it has in Redis."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.correspondents.store import CorrespondentStore, record_sent
+from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import SITE, ListKind
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -15,10 +18,15 @@ from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.recent.row_search import RowFilter, RowSearch
 from nbstream.store.sender_lists import FollowedSenderLists, StoredSenderLists
+from nbstream.store.transfer.model_import import ModelImport
 from nbstream.web.users.links import LinkKeys
 from nbstream.web.users.preferences import UserPreferences
+from tests.correspondents.mail import ANN as ANN_OF_FACTS
+from tests.correspondents.mail import HASHER, KNOWN, sent
 from tests.filter.own_models.test_filters import news
+from tests.harness.lessons import TOKENS, change, entry
 from tests.harness.mirrors import following
+from tests.harness.model_archives import export_model, import_model, open_model
 from tests.harness.own_model_site import ANN, open_site
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.rows import KEYS, NOW, envelope, message_id, write_rows
@@ -101,3 +109,30 @@ async def test_own_models_are_taught_and_followed(limited_client: Redis) -> None
         await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
 
         await until(lambda: followed.totals is not None and sum(followed.totals.messages) == 1)
+
+
+async def test_own_models_are_listed_and_removed(limited_client: Redis) -> None:
+    index = OwnModelIndex(limited_client, "test")
+    await index.add("example.org/ann")
+
+    await index.remove(["example.org/ann"])
+
+    assert await index.names() == []
+
+
+async def test_models_are_exported_and_imported(limited_client: Redis) -> None:
+    source, target = [await open_model(limited_client, name) for name in ("source", "target")]
+    await change(source, "m1", entry("spam", TOKENS))
+    content = await export_model(source)
+    await ModelImport(target).begin()  # one that is killed
+
+    await import_model(target, content)
+
+    assert (await target.totals()).messages == (0, 1)
+
+
+async def test_correspondents_are_recorded_and_forgotten(limited_client: Redis) -> None:
+    store = CorrespondentStore(limited_client, KEYS.correspondents, HASHER, KNOWN)
+    await record_sent(store, (await store.load())[0], [sent(at=time.time())])
+
+    assert await store.forget([ANN_OF_FACTS], erase=True) == 1
