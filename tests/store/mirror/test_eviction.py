@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.server.background import BackgroundTasks
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.eviction import START_SHARE, TARGET_SHARE, Evictor
@@ -106,6 +107,18 @@ async def test_endless_unique_tokens_stay_within_the_limit_and_mirrors_equal_red
             assert await equals_redis(follower, model, left)
             assert sorted(follower.snapshot()[0]) == left
     await assert_totals_match(model)
+
+
+async def test_what_people_taught_and_what_was_learned_without_them_have_the_limit_each(
+    model: Model, mirror: Mirror
+) -> None:
+    people, others = [b"p%05d" % n for n in range(9_800)], [b"a%05d" % n for n in range(9_900)]
+    automatic_spam = automatic_columns(0)[CLASSES.index("spam")]
+    async with running_evictor(make_evictor(model, mirror, LIMIT)):
+        await change(model, "taught", entry("ham", people))
+        await change(model, "automatic", entry(automatic_spam, others))
+
+        await until(lambda: mirror.vocabulary_size == len(mirror.snapshot(automatic=True)[0]) == TARGET)
 
 
 async def test_tokens_in_no_live_ledger_entry_go_first(model: Model, mirror: Mirror) -> None:
