@@ -18,6 +18,7 @@ That thread runs no code of the caller, and it does not survive ``os.fork``: the
 from __future__ import annotations
 
 import asyncio
+import email.message
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -26,6 +27,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NewType, TypeAlias, TypeVar, cast
+
+from nbstream.bayes.table_counts import make_counts
+from nbstream.daemon.assembly.filter import key_fingerprint, make_filter
+from nbstream.daemon.assembly.policy import make_message_reader
+from nbstream.daemon.config import load_settings, make_settings
+from nbstream.engine.choice import choose_engine
+from nbstream.filter import FeedbackOutcome, LabelledMessage, learned_by_class
+from nbstream.mail.message import Message
+from nbstream.policy.feedback_source import FeedbackSource, Reinforcement
+from nbstream.store.model.memory_model import MemoryModel
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -125,8 +136,6 @@ class _Parts:
     counts: CountSource
 
     def message(self, content: bytes | str, *, taught: bool = False) -> Message:
-        from nbstream.mail.message import Message  # noqa: PLC0415 - numpy and more are loaded when a filter opens
-
         if isinstance(content, str):
             return Message.from_text(content, self.reader.limits)
         return self.reader.read_taught(content) if taught else self.reader.read_incoming(content)
@@ -137,16 +146,11 @@ class _Parts:
     async def learn(
         self, content: bytes | str, label: Label | Kind, actor: str, *, reinforce: bool
     ) -> LessonResult:
-        from nbstream.policy.feedback_source import Reinforcement  # noqa: PLC0415 - see above
-
         reinforcement = Reinforcement.AT_ONCE if reinforce else Reinforcement.NEVER
         message = self.message(content, taught=True)
         return _lesson_result(await self.filter.learn(message, label, _SOURCE, actor, reinforcement))
 
     async def learn_many(self, contents: Sequence[bytes | str], label: Label | Kind, actor: str) -> int:
-        from nbstream.filter import FeedbackOutcome, LabelledMessage  # noqa: PLC0415 - see above
-        from nbstream.policy.feedback_source import FeedbackSource  # noqa: PLC0415 - see above
-
         self.filter.require_class(label)  # None would take the messages back
         changed = 0
 
@@ -167,8 +171,6 @@ class _Parts:
         return _lesson_result(await self.filter.unlearn(self.message(content, taught=True), _SOURCE, actor))
 
     async def learned(self) -> dict[Label | Kind, int]:
-        from nbstream.filter import learned_by_class  # noqa: PLC0415 - see above
-
         learned = await learned_by_class(self.counts, self.filter.policy.kinds)
         return cast("dict[Label | Kind, int]", learned)
 
@@ -482,10 +484,8 @@ def _unlearning(content: Content, actor: str) -> Callable[[_Parts], Awaitable[Le
 
 def _portions(contents: Iterable[Content]) -> Iterator[list[bytes | str]]:
     """Yield the messages in lists, which are bounded in number and size."""
-    from email.message import Message  # noqa: PLC0415 - see below
-
     # The last two yield names, of messages or of header fields.
-    if not isinstance(contents, Iterable) or isinstance(contents, Content | Mapping | Message):
+    if not isinstance(contents, Iterable) or isinstance(contents, Content | Mapping | email.message.Message):
         raise TypeError("learn_many takes several messages; learn takes one")
     portion: list[bytes | str] = []
     size = 0
@@ -503,12 +503,7 @@ async def _nothing(_: _Parts) -> None:
     """Do nothing, once the parts are there."""
 
 
-# What is imported below takes some tenths of a second, so it is loaded when a filter is opened.
-
-
 def _settings(settings: ProgramSettings) -> Settings:
-    from nbstream.daemon.config import load_settings, make_settings  # noqa: PLC0415 - see above
-
     if settings is None:
         settings = {}
     if not isinstance(settings, str | Path | Mapping):
@@ -517,18 +512,13 @@ def _settings(settings: ProgramSettings) -> Settings:
 
 
 def _parts(settings: Settings, model: LessonStore, counts: CountSource) -> _Parts:
-    from nbstream.daemon.assembly.filter import make_filter  # noqa: PLC0415 - see above
-    from nbstream.daemon.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
-    from nbstream.engine.choice import choose_engine  # noqa: PLC0415 - see above
-
     spam_filter = make_filter(settings, model, counts, engine=choose_engine())
     return _Parts(spam_filter, make_message_reader(settings), counts)
 
 
 @asynccontextmanager
 async def _open_file(path: Path, settings: ProgramSettings) -> AsyncIterator[_Parts]:
-    from nbstream.daemon.assembly.filter import key_fingerprint  # noqa: PLC0415 - see above
-    from nbstream.store.model.file_model import FileModel  # noqa: PLC0415 - see above
+    from nbstream.store.model.file_model import FileModel  # noqa: PLC0415 - SQLite is needed here alone
 
     checked = _settings(settings)
     model = FileModel(path, key_fingerprint(checked))
@@ -540,10 +530,6 @@ async def _open_file(path: Path, settings: ProgramSettings) -> AsyncIterator[_Pa
 
 @asynccontextmanager
 async def _open_memory(settings: ProgramSettings) -> AsyncIterator[_Parts]:
-    from nbstream.bayes.table_counts import make_counts  # noqa: PLC0415 - see above
-    from nbstream.engine.choice import choose_engine  # noqa: PLC0415 - see above
-    from nbstream.store.model.memory_model import MemoryModel  # noqa: PLC0415 - see above
-
     checked = _settings(settings)
     model = MemoryModel(counts=make_counts(choose_engine().native_library))
     yield _parts(checked, model, model)
@@ -551,8 +537,7 @@ async def _open_memory(settings: ProgramSettings) -> AsyncIterator[_Parts]:
 
 @asynccontextmanager
 async def _open_redis(url: str | None, name: str | None, settings: ProgramSettings) -> AsyncIterator[_Parts]:
-    from nbstream.daemon.assembly.parts import open_one_shot_filter  # noqa: PLC0415 - see above
-    from nbstream.daemon.assembly.policy import make_message_reader  # noqa: PLC0415 - see above
+    from nbstream.daemon.assembly.parts import open_one_shot_filter  # noqa: PLC0415 - Redis is needed here alone
 
     checked = _settings(settings)
     if url is not None:
