@@ -116,4 +116,7 @@ def test_without_any_worker_there_is_no_sign_of_life(site: Site, manager: Manage
             os.kill(pid, signal.SIGKILL)
         wait_until(manager.is_silent)
 
-        assert manager.next() == "WATCHDOG=1"  # they were replaced
+        assert "WATCHDOG=1" in {
+            manager.next(),
+            manager.next(),
+        }  # replaced; the state may be told first
