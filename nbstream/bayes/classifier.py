@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nbstream.bayes.clues import GroupTokens, PackedClues, Score, TokenClues, strongest_indices
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, Totals
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
 from nbstream.bayes.multinomial import ALPHA, HAM, SPAM, class_masses, elementwise, log_priors, token_log_ratios
 from nbstream.bayes.novelty import count_group_tokens
-from nbstream.engine.score import MessagesChanged, NativeScore, NativeScoring, ScoreOptions
+from nbstream.engine.score import NativeScore, NativeScoring, ScoreOptions
 
 if TYPE_CHECKING:
     import ctypes
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nbstream.bayes.counts import Totals
     from nbstream.bayes.multinomial import TokenCounts
     from nbstream.engine.table import Table
     from nbstream.tokens.tokens import Tokens
@@ -68,8 +69,7 @@ PRIOR_STRENGTH = PriorStrength()
 """The strength that was chosen on streams of mail."""
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCounts:
+class OwnLevel(NamedTuple):
     """The counts of a message's tokens in one own model: ``rows`` of shape (tokens, classes).
 
     ``units`` says for each class which count stands for one occurrence.
@@ -79,7 +79,7 @@ class OwnCounts:
     units: tuple[float, float]
 
     @classmethod
-    def of(cls, counts: TokenCounts, strength: PriorStrength) -> OwnCounts:
+    def of(cls, counts: TokenCounts, strength: PriorStrength) -> OwnLevel:
         """Return the counts of a level, with its classes balanced.
 
         With u for ``WEIGHT_ONE``, the totals H and S of ham and spam, each divided by u, and b for ``balancing``,
@@ -95,7 +95,7 @@ class OwnCounts:
 def blend_log_ratios(
     ratios: NDArray[np.float64],
     common: TokenCounts,
-    own: Sequence[OwnCounts],
+    own: Sequence[OwnLevel],
     alpha: float,
     strength: PriorStrength,
 ) -> NDArray[np.float64]:
@@ -153,9 +153,6 @@ def _prior_occurrences(
 # Rules: the result is that of ``Classifier.score`` to the last bit, with the same clues in the same order. What
 # the library cannot compute it leaves to Python.
 
-_MAX_ATTEMPTS = 10  # a lesson would have to come between the attempts each time
-_NO_MESSAGES = (-(2**63),) * 2  # the numbers of no model: those of one may be negative for a while
-
 
 @dataclass(frozen=True, slots=True)
 class ClueLimits:
@@ -169,13 +166,6 @@ class ClueLimits:
     def by_group(self) -> tuple[int, int, int]:
         """The limits in the order of ``Tokens.groups``."""
         return self.head, self.body, self.raw_header
-
-
-class TableScore(NamedTuple):
-    """A score by the counts in a table, whose clues are packed; ``totals`` are those of the same moment."""
-
-    score: Score
-    totals: Totals
 
 
 class NativeMultinomial:
@@ -196,63 +186,50 @@ class NativeMultinomial:
         self._clue_limits = clue_limits
         self._alpha = alpha
         self._strength = strength
-        self._options = ScoreOptions(_NO_MESSAGES, (0, 0, 0), alpha, 0.0)
-        self._totals = Totals()
+        self._last_options: tuple[Totals, ScoreOptions] | None = None
 
     def score(
         self,
         tokens: Tokens,
         counts: TokenCounts,
-        own: Sequence[OwnCounts],
+        own: Sequence[OwnLevel],
         prior: Callable[[tuple[int, ...]], float],
     ) -> Score | None:
         """Return the score of ``tokens`` by their counts, or None where Python has to compute it."""
-        totals = counts.totals
-        numbers = (*totals.messages, *totals.token_weights, totals.vocabulary_size)
-        options = self._options_for(totals.messages, prior)
-        scored = self._scoring.score_rows((counts.rows, numbers), tokens.all.joined, tokens.sizes, options, own)
-        return _score_of(scored, tokens, own, options.prior) if isinstance(scored, NativeScore) else None
+        options = self._options_for(counts.totals, prior)
+        scored = self._scoring.score_rows(counts.rows, tokens.all.joined, tokens.sizes, options, own)
+        return _score_of(scored, tokens, own, options.prior) if scored else None
 
     def score_in_table(
         self,
         tokens: Tokens,
         table: Table,
-        own: Sequence[OwnCounts],
+        totals: Totals,
+        own: Sequence[OwnLevel],
         prior: Callable[[tuple[int, ...]], float],
-    ) -> TableScore | None:
+    ) -> Score | None:
         """Return the score of ``tokens`` by their counts in ``table``, or None where Python has to compute it."""
-        joined, sizes, options = tokens.all.joined, tokens.sizes, self._options
-        for _ in range(_MAX_ATTEMPTS):
-            scored = self._scoring.score_in_table(table, joined, sizes, options, own)
-            if not isinstance(scored, MessagesChanged):
-                break
-            options = self._options_for(scored.totals[:2], prior)
-        if not isinstance(scored, NativeScore):
-            return None
-        return TableScore(_score_of(scored, tokens, own, options.prior), self._totals_of(scored.totals))
+        options = self._options_for(totals, prior)
+        scored = self._scoring.score_in_table(table, tokens.all.joined, tokens.sizes, options, own)
+        return _score_of(scored, tokens, own, options.prior) if scored else None
 
-    def _options_for(self, messages: tuple[int, ...], prior: Callable[[tuple[int, ...]], float]) -> ScoreOptions:
-        """Return the options for a model that has learned so many messages of each class."""
-        if self._options.messages != messages:
-            self._options = ScoreOptions(
-                messages,
+    def _options_for(self, totals: Totals, prior: Callable[[tuple[int, ...]], float]) -> ScoreOptions:
+        """Return the options for a model with these totals: the same until they are another object."""
+        if self._last_options is None or self._last_options[0] is not totals:
+            options = ScoreOptions(
                 self._clue_limits.by_group,
+                totals.token_weights,
+                totals.vocabulary_size,
                 self._alpha,
-                prior(messages),
+                prior(totals.messages),
                 self._strength.occurrences,
                 self._strength.per_probability,
             )
-        return self._options
-
-    def _totals_of(self, numbers: tuple[int, ...]) -> Totals:
-        """Return the totals as an object: the same until they change."""
-        last = self._totals
-        if numbers != (*last.messages, *last.token_weights, last.vocabulary_size):
-            self._totals = Totals(numbers[:2], numbers[2:4], numbers[4])
-        return self._totals
+            self._last_options = totals, options
+        return self._last_options[1]
 
 
-def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnCounts], prior: float) -> Score:
+def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnLevel], prior: float) -> Score:
     clues = PackedClues(scored.packed, scored.clues, scored.index_bytes, scored.count_bytes)
     rows = tuple([level.rows for level in own])
     group_tokens = GroupTokens(*scored.group_tokens)
@@ -282,10 +259,10 @@ class Classifier:
         """Return the score of ``tokens``.
 
         ``counts`` are those of the common model, ``own`` those of the own models below it, the upper level first;
-        see ``OwnCounts``. The prior is that of the common model. Where ``own`` has no count above 0, the score
+        see ``OwnLevel``. The prior is that of the common model. Where ``own`` has no count above 0, the score
         is that without it, to the last bit.
         """
-        levels = self._own_counts(own)
+        levels = self._own_levels(own)
         if self._native:
             score = self._native.score(tokens, counts, levels, self._prior_log_odds)
             if score:
@@ -295,22 +272,24 @@ class Classifier:
         group_tokens = count_group_tokens(tokens.head, (counts.rows, *[level.rows for level in levels]))
         return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior, group_tokens)
 
-    def score_in_table(self, tokens: Tokens, table: Table, own: Sequence[TokenCounts] = ()) -> TableScore | None:
+    def score_in_table(
+        self, tokens: Tokens, table: Table, totals: Totals, own: Sequence[TokenCounts] = ()
+    ) -> Score | None:
         """Return the score of ``tokens`` by their counts in ``table``, which are not looked up before.
 
-        ``own`` is as in ``score``. Returns None where their counts have to be looked up.
+        ``totals`` are those of the table, and ``own`` is as in ``score``. Returns None where Python has to do it.
         """
         if self._native is None:
             return None
-        return self._native.score_in_table(tokens, table, self._own_counts(own), self._prior_log_odds)
+        return self._native.score_in_table(tokens, table, totals, self._own_levels(own), self._prior_log_odds)
 
-    def _own_counts(self, own: Sequence[TokenCounts]) -> tuple[OwnCounts, ...]:
+    def _own_levels(self, own: Sequence[TokenCounts]) -> tuple[OwnLevel, ...]:
         """Return the levels of ``own``; none where no level has a count above 0."""
         if not own or not any(level.rows.max(initial=0) > 0 for level in own):
             return ()
-        return tuple(OwnCounts.of(level, self._strength) for level in own)
+        return tuple(OwnLevel.of(level, self._strength) for level in own)
 
-    def _clues(self, tokens: Tokens, counts: TokenCounts, own: Sequence[OwnCounts]) -> TokenClues:
+    def _clues(self, tokens: Tokens, counts: TokenCounts, own: Sequence[OwnLevel]) -> TokenClues:
         ratios = token_log_ratios(counts.rows, counts.totals, self._alpha)
         ratios = blend_log_ratios(ratios, counts, own, self._alpha, self._strength)
         start, strongest = 0, []

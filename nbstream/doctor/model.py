@@ -72,7 +72,8 @@ async def examine_model(site: Site) -> Sequence[Finding]:
 
 async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
     yield FORMAT(name=model.keys.model)
-    totals, automatic, _ = await model.stored_totals()
+    people, automatic = await model.stored_totals()
+    totals = people.by_label
     settings = site.settings
     state = model_state(totals, settings.model.min_learned.model_dump(), automatic if settings.autolearn else None)
     for finding in learned_findings(state, totals.vocabulary_size, settings.model.max_tokens):

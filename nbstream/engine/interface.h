@@ -9,22 +9,23 @@ uint64_t nbn_interface_checksum(void);
 /* The table: token -> counts. See native/src/table. One thread at a time uses it. A function that returns int64_t returns
  * a negative number for an error: -1 arguments that do not fit together, -2 no more names have room, -3 a fault of the
  * library, after which the table is of no use.
- * joined: names, separated by line feeds. rows: the counts of ham and spam for each name. totals: learned messages of
- * ham and spam, their tokens, vocabulary. */
+ * joined: names, separated by line feeds. rows: the counts of each name in all columns, which are ham, spam and then the
+ * kinds of ham. */
 typedef struct nbn_table nbn_table;
-nbn_table *nbn_table_new(const uint64_t *key /* 2 */, uint64_t names);
+nbn_table *nbn_table_new(const uint64_t *key /* 2 */, uint64_t names, uint64_t columns);
 void nbn_table_free(nbn_table *table);
 /* out: names that have counts, sums among them, bytes of all these names, bytes of memory in use. */
 int64_t nbn_table_describe(const nbn_table *table, int64_t *out /* 4 */);
+/* Where columns is 0, rows gets two counts for each name: those of ham with all its kinds, and of spam. */
 int64_t nbn_table_look_up(const nbn_table *table, const uint8_t *joined, size_t length, int64_t *rows, size_t count,
-                          int64_t *totals /* 5 */);
-int64_t nbn_table_read(const nbn_table *table, int64_t *rows, size_t count, uint8_t *names, size_t capacity,
-                       uint64_t *names_length);
+                          size_t columns);
+int64_t nbn_table_read(const nbn_table *table, int64_t *rows, size_t count, size_t columns, uint8_t *names,
+                       size_t capacity, uint64_t *names_length);
 int64_t nbn_table_set_counts(const nbn_table *table, const uint8_t *joined, size_t length, const int64_t *rows,
-                             size_t count);
+                             size_t count, size_t columns);
 int64_t nbn_table_set_column(const nbn_table *table, const uint8_t *joined, size_t length, const int64_t *counts,
                              size_t count, uint32_t column);
-int64_t nbn_table_set_totals(const nbn_table *table, const int64_t *totals /* 5 */);
+int64_t nbn_table_add_column(const nbn_table *table);
 
 /* How much of a message is read, and what is made of it: see MessageLimits and TokenizerOptions. */
 typedef struct {
@@ -66,17 +67,16 @@ int64_t nbn_tokenize(const uint8_t *raw, size_t length, const nbn_tokenize_optio
 int64_t nbn_hash_tokens(const uint8_t *key /* 16 */, const uint8_t *joined, size_t length, uint8_t *out,
                         size_t capacity);
 
-/* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out: the 5 totals and the
- * log-odds (8 bytes each), how many bytes an index and a count take (4 bytes each), how many tokens of each of the 4
+/* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out: the
+ * log-odds (8 bytes), how many bytes an index and a count take (4 bytes each), how many tokens of each of the 4
  * groups of nbstream/tokens/token_groups.py there are and how many of these spam has had (4 bytes each), and the clues:
  * the indices of all (unsigned; 1, 2 or 4 bytes), then the counts of ham and spam of each (signed; 4 or 8 bytes), then the log-ratios of
  * all (doubles). All is little-endian. Returns the number of clues, or an error as above (-1 also where they do not fit
- * into the `capacity` bytes of out); -8 where the model has learned another number of messages than the request is for
- * (the totals are in out), -9 where Python has to compute the score. */
+ * into the `capacity` bytes of out); -9 where Python has to compute the score. */
 typedef struct {
     uint64_t sizes[3];   /* of the groups of tokens */
     uint64_t limits[3];  /* how many of a group vote for each class */
-    int64_t messages[2]; /* for which limits and prior were computed: of ham, of spam */
+    int64_t tokens[2], vocabulary; /* the totals: the tokens of ham and of spam, and how many distinct ones there are */
     double alpha, prior;
     double occurrences, per_probability; /* of the common model as the prior of own models */
 } nbn_score_request;
@@ -91,8 +91,8 @@ int64_t nbn_score_in_table(const nbn_table *table, const uint8_t *joined, size_t
                            const nbn_score_request *request, const nbn_own_counts *own, size_t levels, uint8_t *out,
                            size_t capacity);
 int64_t nbn_score_rows(const uint8_t *joined, size_t length, const int64_t *rows, size_t count,
-                       const int64_t *totals /* 5 */, const nbn_score_request *request, const nbn_own_counts *own,
-                       size_t levels, uint8_t *out, size_t capacity);
+                       const nbn_score_request *request, const nbn_own_counts *own, size_t levels, uint8_t *out,
+                       size_t capacity);
 
 /* P(spam), averaged over pairs of temperature T and bias b, each with three doubles: its share, b and 2 T. Not a number
  * where Python has to compute it. See nbstream/bayes/calibration.py. */

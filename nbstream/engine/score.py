@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,56 +19,44 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
 
 
-_SIZES, _OPTIONS = struct.Struct("=3Q"), struct.Struct("=3Q2q4d")  # nbn_score_request: its beginning, and its rest
+_SIZES, _OPTIONS = struct.Struct("=3Q"), struct.Struct("=3Q3q4d")  # nbn_score_request: its beginning, and its rest
 _OWN_COUNTS = struct.Struct("=2Q2d")  # nbn_own_counts
-_TOTALS = struct.Struct("=5q")
-_TOTALS_LENGTH = 5
 _GROUPS = 4  # of the head, see ``tokens.token_groups``
-# the totals, the log-odds, bytes of an index and of a count, the tokens of each group and those that spam has had
-_HEAD = struct.Struct(f"<5qd2I{2 * _GROUPS}I")
+# the log-odds, bytes of an index and of a count, the tokens of each group and those that spam has had
+_HEAD = struct.Struct(f"<d2I{2 * _GROUPS}I")
 _COUNTS, _RATIO_BYTES = 2, 8  # of each clue
 _MAX_CLUE_BYTES = 4 + _COUNTS * 8 + _RATIO_BYTES
-_MESSAGES_CHANGED = -8
 
 GroupNumbers: TypeAlias = tuple[int, int, int]
 """A number for each group of tokens: head, body, and the header as it is written."""
 
+OwnLevel: TypeAlias = "tuple[NDArray[np.int64], tuple[float, float]]"
+"""The counts of a message's tokens in an own model, and which count of ham and of spam is one occurrence."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScoreOptions:
-    """How messages are scored once the model has learned so many ``messages`` of ham and spam.
+    """How messages are scored by a model with these totals: ``tokens`` of ham and spam, and the ``vocabulary``.
 
     ``limits`` are how many tokens of each group vote for a class, at most. ``prior`` is the prior log-odds of spam
     in nats, ``alpha`` that of Lidstone. ``occurrences`` and ``per_probability`` are those of
     ``bayes.classifier.PriorStrength``.
     """
 
-    messages: tuple[int, ...]
     limits: GroupNumbers
+    tokens: tuple[int, ...]
+    vocabulary: int
     alpha: float
     prior: float
     occurrences: float = 0.0
     per_probability: float = 0.0
 
 
-class NativeOwnCounts(Protocol):
-    """The counts of a message's tokens in an own model: ``OwnCounts`` of ``bayes.classifier``, which is above."""
-
-    @property
-    def rows(self) -> NDArray[np.int64]:
-        """The counts, shape (tokens, classes)."""
-
-    @property
-    def units(self) -> tuple[float, float]:
-        """Which count of ham and of spam is one occurrence."""
-
-
 class NativeScore(NamedTuple):
     """The score of a message: its log-odds in nats, and ``clues`` clues in ``packed``.
 
-    ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.clues.PackedClues``. ``totals`` are
-    the learned messages of ham and spam, their tokens, and the size of the vocabulary. ``group_tokens`` are those
-    of ``bayes.clues.GroupTokens``.
+    ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.clues.PackedClues``, and ``group_tokens``
+    those of ``bayes.clues.GroupTokens``.
 
     This is a named tuple because a frozen dataclass is slower to create.
     """
@@ -78,15 +66,7 @@ class NativeScore(NamedTuple):
     index_bytes: int
     count_bytes: int
     packed: bytes
-    totals: tuple[int, ...]
     group_tokens: tuple[tuple[int, ...], tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class MessagesChanged:
-    """The options are for another number of learned messages than that of ``totals``."""
-
-    totals: tuple[int, ...]
 
 
 class NativeScoring:
@@ -97,7 +77,7 @@ class NativeScoring:
         self._in_table = library.nbn_score_in_table
         self._in_table.argtypes = [pointer, blob, size, blob, blob, size, blob, size]
         self._rows = library.nbn_score_rows
-        self._rows.argtypes = [blob, size, pointer, size, blob, blob, blob, size, blob, size]
+        self._rows.argtypes = [blob, size, pointer, size, blob, blob, size, blob, size]
         self._in_table.restype = self._rows.restype = ctypes.c_int64
         self._out = ctypes.create_string_buffer(_HEAD.size + _MAX_CLUE_BYTES * clues)
         self._view = memoryview(self._out)
@@ -109,14 +89,14 @@ class NativeScoring:
         joined: bytes,
         sizes: GroupNumbers,
         options: ScoreOptions,
-        own: Sequence[NativeOwnCounts] = (),
-    ) -> NativeScore | MessagesChanged | None:
+        own: Sequence[OwnLevel] = (),
+    ) -> NativeScore | None:
         """Return the score of the tokens in ``joined`` by their counts in ``table``, and those in ``own`` models.
 
         ``sizes`` says how many tokens each group has. Returns None where Python has to do it: a number is too
         large or too small for a float, or the table cannot be read.
         """
-        levels = [_contiguous(level.rows) for level in own] if own else []
+        levels = [_contiguous(rows) for rows, _ in own] if own else []
         packed_own = _pack_own(own, levels) if own else b""
         request, out = self._pack(sizes, options), self._out
         clues = self._in_table(table.handle, joined, len(joined), request, packed_own, len(own), out, len(out))
@@ -124,20 +104,16 @@ class NativeScoring:
 
     def score_rows(
         self,
-        counts: tuple[NDArray[np.int64], Sequence[int]],
+        counts: NDArray[np.int64],
         joined: bytes,
         sizes: GroupNumbers,
         options: ScoreOptions,
-        own: Sequence[NativeOwnCounts] = (),
-    ) -> NativeScore | MessagesChanged | None:
-        """Return the score of the tokens in ``joined`` by their ``counts``, and those in ``own`` models.
-
-        ``counts`` are the rows of the tokens, shape (tokens, classes), and the five totals.
-        """
-        rows, levels = _contiguous(counts[0]), [_contiguous(level.rows) for level in own]
-        numbers, request = _TOTALS.pack(*counts[1]), self._pack(sizes, options)
+        own: Sequence[OwnLevel] = (),
+    ) -> NativeScore | None:
+        """Return the score of the tokens in ``joined`` by their ``counts``, shape (tokens, classes)."""
+        rows, levels = _contiguous(counts), [_contiguous(of_level) for of_level, _ in own]
         clues = self._rows(
-            *(joined, len(joined), pointer_to(rows), len(rows), numbers, request),
+            *(joined, len(joined), pointer_to(rows), len(rows), self._pack(sizes, options)),
             *(_pack_own(own, levels), len(own), self._out, len(self._out)),
         )
         return self._unpack(clues)
@@ -147,35 +123,31 @@ class NativeScoring:
         last = self._packed
         if last is None or last[0] is not options:
             packed = _OPTIONS.pack(
-                *(*options.limits, *options.messages, options.alpha, options.prior),
+                *(*options.limits, *options.tokens, options.vocabulary, options.alpha, options.prior),
                 *(options.occurrences, options.per_probability),
             )
             last = self._packed = options, packed
         return _SIZES.pack(*sizes) + last[1]
 
-    def _unpack(self, clues: int) -> NativeScore | MessagesChanged | None:
-        if clues < 0 and clues != _MESSAGES_CHANGED:
-            return None
-        numbers = _HEAD.unpack_from(self._out)
-        totals = numbers[:_TOTALS_LENGTH]
-        log_odds, index_bytes, count_bytes, *groups = numbers[_TOTALS_LENGTH:]
+    def _unpack(self, clues: int) -> NativeScore | None:
         if clues < 0:
-            return MessagesChanged(totals)
+            return None
+        log_odds, index_bytes, count_bytes, *groups = _HEAD.unpack_from(self._out)
         end = _HEAD.size + clues * (index_bytes + _COUNTS * count_bytes + _RATIO_BYTES)
         packed = bytes(self._view[_HEAD.size : end])
         group_tokens = tuple(groups[:_GROUPS]), tuple(groups[_GROUPS:])
-        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, totals, group_tokens)
+        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, group_tokens)
 
 
 def _contiguous(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.ascontiguousarray(rows, np.int64)
 
 
-def _pack_own(own: Sequence[NativeOwnCounts], rows: Sequence[NDArray[np.int64]]) -> bytes:
+def _pack_own(own: Sequence[OwnLevel], rows: Sequence[NDArray[np.int64]]) -> bytes:
     """Return the array of levels for the library; the caller keeps ``rows`` until the library has answered."""
     return b"".join(
-        _OWN_COUNTS.pack(of_level.ctypes.data, len(of_level), *level.units)
-        for level, of_level in zip(own, rows, strict=True)
+        _OWN_COUNTS.pack(of_level.ctypes.data, len(of_level), *units)
+        for (_, units), of_level in zip(own, rows, strict=True)
     )
 
 

@@ -254,7 +254,7 @@ async def _check_if_reinforced(spam_filter: Filter, case: regimes.LabelledCheck,
     message = TokenizedMessage(lesson.after.id, parts.tokenizer.tokenize(case.message).tokens)
     counts = await scorer.read_counts(count_names(message.tokens, entry))
     planned = LessonPlanner(scorer, parts.clock).plan_reinforced(
-        Feedback(message, entry.class_name, FeedbackSource(_SOURCE)), CountedCheck(lesson.after, counts), entry
+        Feedback(message, entry.column, FeedbackSource(_SOURCE)), CountedCheck(lesson.after, counts), entry
     )
     return planned.after if planned else lesson.after
 

@@ -21,9 +21,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.kinds import automatic_columns
 from nbstream.bayes.lesson_weight import lesson_weight
-from nbstream.bayes.multinomial import HAM
+from nbstream.bayes.multinomial import HAM, TokenCounts
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter.parts import FilterObserver
 from nbstream.policy.autolearn import (
@@ -150,7 +149,7 @@ class Autolearner(FilterObserver):
         # Implicit ham makes a model ready, too: what people alone taught is too little then to be sure by.
         if check_by_people.state.is_learning or self._settings.label(check_by_people.probability) != label:
             return "unsure"
-        automatic = await self._counts.look_up_automatic(tokens.all.names)
+        automatic = TokenCounts(*await self._counts.look_up_columns(tokens.all.names, automatic=True))
         by_both = self._scorer.score_by_both(tokens, counts, automatic)
         if is_known(label, check_by_people.score) or is_known(label, by_both):
             return "known"
@@ -158,7 +157,7 @@ class Autolearner(FilterObserver):
             return "unbalanced"
         # No sums: the calibration learns nothing, because what the model says of itself is no evidence.
         weight = round(WEIGHT_SHARE * lesson_weight(check_by_people.score, label))
-        column = automatic_columns(automatic.generation)[CLASSES.index(label)]
+        column = automatic.totals.columns[CLASSES.index(label)]
         entry = LedgerEntry(
             secrets.token_hex(8), column, weight, tokens.all, time.time(), AUTOLEARN_SOURCE, "", check.score
         )
@@ -228,8 +227,9 @@ class ImplicitHamLearner:
         if not is_kept_ham(check.probability, check.thresholds, check.state):
             return "unsure"
         weight = round(WEIGHT_SHARE * lesson_weight(check.score, _HAM))
-        column = automatic_columns((await parts.counts.look_up_automatic(())).generation)[HAM]
+        _, automatic = await parts.counts.look_up_columns((), automatic=True)
         version, tokens, now = secrets.token_hex(8), message.tokens.all, parts.clock()
+        column = automatic.columns[HAM]
         entry = LedgerEntry(version, column, weight, tokens, now, IMPLICIT_HAM_SOURCE, "", check.score)
         assessment = Assessment(check.probability, str(check.verdict))
         outcome = await learn_automatically(parts.model, parts.counts, message.key, entry, assessment)

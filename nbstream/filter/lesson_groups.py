@@ -236,7 +236,7 @@ class LessonGroups:
             return ()
         # A repeat after a lost reply finds its entry: only with its change it is seen what the check says by now.
         said = [(one.feedback.class_name, entry) for one, entry in entries if entry]
-        if changes := [entry.change for class_name, entry in said if entry.class_name == class_name]:
+        if changes := [entry.change for class_name, entry in said if entry.column == class_name]:
             await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
         if not self._steps and not group[0].is_one_of_many:  # of many lessons most tokens are known already
             self._known_counts = self._make_known_counts()

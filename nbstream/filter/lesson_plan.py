@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from nbstream.bayes.kinds import kind_of, kind_sums, label_of
+from nbstream.bayes.kinds import kind_of, label_of
 from nbstream.bayes.lesson_weight import reinforced_weights
 from nbstream.errors import CountsFull
-from nbstream.filter.message_counts import check_room, counts_after_lesson, prequential_score_sums
+from nbstream.filter.message_counts import check_room, counts_after_lesson
 from nbstream.filter.results import Contradiction, FeedbackOutcome, FeedbackResult
 from nbstream.policy.thresholds import PrequentialScore
 from nbstream.store.model.history import Assessment, LessonNote
@@ -68,7 +68,7 @@ class PlannedLesson(Lesson):
             contradiction,
             was_automatic=self.outcome is FeedbackOutcome.UNLEARNED and former is None,
             kind=self.kind,
-            former_class_name=former.class_name if former else None,
+            former_class_name=former.column if former else None,
         )
 
 
@@ -107,13 +107,13 @@ class LessonPlanner:
         by_people = counts_after_lesson(counts, entry, None) if entry and entry.is_automatic else counts
         before = CountedCheck(self._scorer.check(message.key, message.tokens, by_people), counts)
         seen, check = source.reinforced_version, before.check
-        if seen is None and class_name != (entry.class_name if entry else None):
+        if seen is None and class_name != (entry.column if entry else None):
             return self._plan_label(feedback, before, entry)
         if entry is None or entry.is_automatic:
             label, kind = (label_of(class_name), kind_of(class_name)) if class_name else (None, "")
             return FeedbackResult(FeedbackOutcome.UNKNOWN, label, check, check, kind=kind)
         if seen is not None:
-            may_reinforce = (entry.class_name, entry.version) == (class_name, seen)
+            may_reinforce = (entry.column, entry.version) == (class_name, seen)
         contradiction = self._contradiction(check, entry, source)
         if may_reinforce and contradiction and contradiction.wait_seconds == 0:
             # A retry must not fail where nothing has to be written: the message has this label already.
@@ -143,7 +143,7 @@ class LessonPlanner:
             return self._plan_change(feedback, FeedbackOutcome.UNLEARNED, before, (old_entry, None))
         label, taught = label_of(feedback.class_name), entry_of_people(old_entry)
         if taught and taught.label == label:  # only the kind changes, and P(spam) does not
-            weighed = taught.weight, tuple(prequential_score_sums(taught))
+            weighed = taught.weight, taught.sums
         else:
             weighed = self._scorer.weigh_lesson(before.check, label, before.counts, taught)
         new_entry = self._entry(feedback, feedback.class_name, weighed, before.check, taught)
@@ -163,8 +163,8 @@ class LessonPlanner:
         """
         planned: PlannedLesson | None = None
         for weight in reinforced_weights(old_entry.weight):
-            weighed = weight, tuple(prequential_score_sums(old_entry))
-            new_entry = self._entry(feedback, old_entry.class_name, weighed, before.check, old_entry)
+            weighed = weight, old_entry.sums
+            new_entry = self._entry(feedback, old_entry.column, weighed, before.check, old_entry)
             planned = self._plan_change(feedback, FeedbackOutcome.REINFORCED, before, (old_entry, new_entry))
             if not planned.after.contradicts(old_entry.label):
                 break
@@ -197,7 +197,7 @@ class LessonPlanner:
         check: Check,
         old_entry: LedgerEntry | None,
     ) -> LedgerEntry:
-        """Return a new entry; ``weighed`` are its weight and its sums, without those of its kind.
+        """Return a new entry; ``weighed`` are its weight and its sums.
 
         Both scores are those of before the first label: of ``check``, or what ``old_entry`` has.
         """
@@ -209,14 +209,14 @@ class LessonPlanner:
             score, prequential_score = check.score, PrequentialScore(now, message.key, check.probability).pack()
         return LedgerEntry(
             version=secrets.token_hex(8),
-            column=label_of(class_name),
+            column=class_name,
             weight=weight,
             tokens=tokens,
             learned_at=now,
             source=source.source,
             actor=source.actor,
             score=score,
-            sums=(*kind_sums(kind_of(class_name), tokens, weight), *sums),
+            sums=sums,
             prequential_score=prequential_score,
             packed_tokens=message.packed_tokens,
         )

@@ -19,19 +19,18 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, MAX_COUNT, WEIGHT_ONE, AutomaticCounts, ClassCounts
-from nbstream.bayes.kinds import PLAIN, automatic_columns, messages_name
-from nbstream.bayes.multinomial import HAM, SPAM
+from nbstream.bayes.counts import CLASSES, MAX_COUNT, ClassCounts
+from nbstream.bayes.kinds import PLAIN
+from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS
 from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import CountsFull
 from nbstream.tokens.tokens import TokenList, join_tokens
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
-    from nbstream.bayes.counts import AutomaticCounts, Sums, Totals
+    from nbstream.bayes.counts import Totals
     from nbstream.engine.table import Table
     from nbstream.errors import StoreIncompatible, StoreUnavailable
     from nbstream.policy.thresholds import PrequentialScores
@@ -55,13 +54,18 @@ class CountSource(Protocol):
         """
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """Return the counts of ``tokens`` or sums, shape (n, classes), and the totals, as people taught them."""
+        """Return the counts of ``tokens`` by label, shape (n, classes), and the totals, as people taught them."""
 
-    async def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
-        """Return the counts of ``tokens`` as they were learned without people."""
+    async def look_up_columns(
+        self, tokens: Sequence[bytes], *, automatic: bool = False
+    ) -> tuple[NDArray[np.int64], Totals]:
+        """Return the counts of ``tokens`` in each of the columns of the totals, shape (n, columns), and these.
+
+        These are the columns that people taught, or those that were learned without them.
+        """
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
-        """Return the counts of these sums, shape (n, classes): the very same array until one of them changes."""
+        """Return the counts of these sums by label: the very same array until one of them changes."""
 
     async def prequential_scores(self) -> PrequentialScores:
         """Return the P(spam) that recent messages had before their first label."""
@@ -101,11 +105,9 @@ class LessonStore(Protocol):
 
 async def learned_by_class(counts: CountSource, kinds: Sequence[str]) -> dict[str, int]:
     """Return how many messages each class has learned: ham of no other kind, the other ``kinds``, and spam."""
-    others = [kind for kind in kinds if kind != PLAIN]
-    rows, totals = await counts.look_up([messages_name(kind) for kind in others])
-    messages = [round(count / WEIGHT_ONE) for count in rows[:, HAM].tolist()]
-    plain = totals.messages[HAM] - sum(messages)
-    return {PLAIN: plain, **dict(zip(others, messages, strict=True)), "spam": totals.messages[SPAM]}
+    _, totals = await counts.look_up_columns(())
+    learned = dict(zip(totals.columns, totals.messages, strict=True))
+    return {name: learned.get(name, 0) for name in (PLAIN, *[kind for kind in kinds if kind != PLAIN], "spam")}
 
 
 MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
@@ -130,7 +132,7 @@ class MessageCounts:
     sums: NDArray[np.int64]
     totals: Totals
     prequential_scores: PrequentialScores
-    autolearned: AutomaticCounts | None = None
+    autolearned: TokenCounts | None = None
     parents: tuple[MessageCounts, ...] = ()
 
     def with_counts(self, rows: NDArray[np.int64], sums: NDArray[np.int64], totals: Totals) -> MessageCounts:
@@ -154,11 +156,6 @@ def count_names(tokens: Tokens, old_entry: LedgerEntry | None) -> Sequence[bytes
     return tuple(dict.fromkeys((*tokens.all, *old_entry.tokens))) if old_entry else tokens.all
 
 
-def prequential_score_sums(entry: LedgerEntry) -> Sums:
-    """Return the sums of an entry that say how its message was checked before its first label."""
-    return [(name, amount) for name, amount in entry.sums if name in CHECK_SUMS]
-
-
 def counts_after_lesson(
     counts: MessageCounts, old_entry: LedgerEntry | None, new_entry: LedgerEntry | None
 ) -> MessageCounts:
@@ -178,9 +175,9 @@ def counts_after_lesson(
     changed.set_counts(CHECK_SUMS, counts.sums)
     changed.set_totals(counts.totals)
     if old_entry:
-        changed.subtract(old_entry.tokens, CLASSES.index(old_entry.label), old_entry.weight, old_entry.sums)
+        changed.subtract(old_entry.tokens, old_entry.label, old_entry.weight, old_entry.sums)
     if new_entry:
-        changed.add(new_entry.tokens, CLASSES.index(new_entry.label), new_entry.weight, new_entry.sums)
+        changed.add(new_entry.tokens, new_entry.label, new_entry.weight, new_entry.sums)
     rows, sums = changed.look_up(counts.names), changed.look_up(CHECK_SUMS)
     return replace(counts, rows=rows, sums=sums, totals=changed.totals)
 
@@ -188,14 +185,13 @@ def counts_after_lesson(
 def _without_automatic(counts: MessageCounts, entry: LedgerEntry) -> MessageCounts:
     """Return the counts once ``entry``, which was learned without people, is taken back."""
     automatic = counts.autolearned
-    if automatic is None or entry.column not in automatic_columns(automatic.generation):
+    if automatic is None or entry.column not in automatic.totals.columns:
         return counts
-    changed = ClassCounts()
+    changed = ClassCounts(automatic.totals.columns)
     changed.set_counts(counts.names, automatic.rows)
     changed.set_totals(automatic.totals)
-    changed.subtract(entry.tokens, CLASSES.index(entry.label), entry.weight)
-    automatic = AutomaticCounts(changed.look_up(counts.names), changed.totals, automatic.generation)
-    return replace(counts, autolearned=automatic)
+    changed.subtract(entry.tokens, entry.column, entry.weight)
+    return replace(counts, autolearned=TokenCounts(changed.look_up(counts.names), changed.totals))
 
 
 def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int) -> MessageCounts:
@@ -207,8 +203,9 @@ def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int
     vocabulary_before = _vocabulary_size(rows)
     rows[:, column] += sign * entry.weight
     new_tokens = _vocabulary_size(rows) - vocabulary_before
-    for name, amount in prequential_score_sums(entry):
-        sums[CHECK_SUMS.index(name), column] += sign * amount
+    for name, amount in entry.sums:
+        if name in CHECK_SUMS:
+            sums[CHECK_SUMS.index(name), column] += sign * amount
     totals = counts.totals.with_lesson(column, sign * entry.weight * len(rows), new_tokens, sign)
     return counts.with_counts(rows, sums, totals)
 
@@ -308,7 +305,7 @@ class KnownCounts:
         automatic, after = self._counts.autolearned, counts_after.autolearned
         if automatic and after and automatic.totals != after.totals:
             _as_items(automatic.rows)[rows.numbers] = _as_items(after.rows)
-            self._counts = replace(self._counts, autolearned=automatic._replace(totals=after.totals))
+            self._counts = replace(self._counts, autolearned=replace(automatic, totals=after.totals))
         self._counts = self._counts.with_counts(self._counts.rows, counts_after.sums, counts_after.totals)
 
     def end_step(self) -> None:
@@ -332,7 +329,7 @@ def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
     """Return ``known``, of the moment of ``counts``, with the rows of these behind its own, on all levels."""
     rows, automatic = np.concatenate((known.rows, counts.rows)), counts.autolearned
     if automatic and known.autolearned:
-        automatic = automatic._replace(rows=np.concatenate((known.autolearned.rows, automatic.rows)))
+        automatic = replace(automatic, rows=np.concatenate((known.autolearned.rows, automatic.rows)))
     parents = tuple(map(_join_rows, known.parents, counts.parents))
     prequential_scores = counts.prequential_scores  # another object where the counts were loaded again
     return replace(known, rows=rows, prequential_scores=prequential_scores, autolearned=automatic, parents=parents)
@@ -347,6 +344,6 @@ def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray
         counts.sums,
         counts.totals,
         counts.prequential_scores,
-        automatic._replace(rows=automatic.rows.take(row_numbers, axis=0)) if automatic else None,
+        TokenCounts(automatic.rows.take(row_numbers, axis=0), automatic.totals) if automatic else None,
         tuple([_rows_of(parent, names, row_numbers) for parent in counts.parents]),
     )

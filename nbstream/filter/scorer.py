@@ -24,7 +24,7 @@ from nbstream.bayes.kinds import KindClassifier, KindScores
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, NoveltyDiscount
-from nbstream.filter.message_counts import MessageCounts, counts_after_lesson, prequential_score_sums
+from nbstream.filter.message_counts import MessageCounts, counts_after_lesson
 from nbstream.filter.results import Check, OwnModelUse
 from nbstream.policy.autolearn import (
     LIMIT_CLUE,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
-    from nbstream.bayes.counts import AutomaticCounts
     from nbstream.bayes.novelty import Discount
     from nbstream.filter.message_counts import CountSource
     from nbstream.filter.results import FilterPolicy
@@ -110,7 +109,7 @@ class Scorer:
         return replace(levels[-1], parents=tuple(levels[:-1]))
 
     async def _read_level(
-        self, names: Sequence[bytes], source: CountSource, automatic: AutomaticCounts | None = None
+        self, names: Sequence[bytes], source: CountSource, automatic: TokenCounts | None = None
     ) -> MessageCounts:
         rows, totals = await source.look_up(names)
         sums = await source.sums(CHECK_SUMS)
@@ -122,10 +121,13 @@ class Scorer:
         sums = await source.sums(CHECK_SUMS)
         return MessageCounts((), rows, sums, totals, self._no_prequential_scores)
 
-    async def _read_automatic(self, names: Sequence[bytes]) -> AutomaticCounts | None:
-        if not self._uses_automatic or (await self._common.look_up_automatic(())).totals == Totals():
+    async def _read_automatic(self, names: Sequence[bytes]) -> TokenCounts | None:
+        if not self._uses_automatic:
             return None
-        return await self._common.look_up_automatic(names)
+        _, totals = await self._common.look_up_columns((), automatic=True)
+        if not any((*totals.messages, *totals.token_weights)):
+            return None
+        return TokenCounts(*await self._common.look_up_columns(names, automatic=True))
 
     async def prequential_scores(self) -> PrequentialScores:
         """Return the prequential scores that budgets need; there are none where no policy has a budget."""
@@ -145,8 +147,7 @@ class Scorer:
 
     async def _score_kinds(self, kinds: KindClassifier, tokens: Tokens) -> KindScores:
         """Return how probable each kind is, by what people taught alone."""
-        rows, totals = await self._common.look_up(kinds.count_names(tokens.all.names))
-        return kinds.score(tokens, rows, totals)
+        return kinds.score(tokens, *await self._common.look_up_columns(tokens.all.names))
 
     async def _check_now(self, message_key: str, tokens: Tokens) -> Check:
         # Most checks have no own models: nothing is called for them then.
@@ -154,18 +155,19 @@ class Scorer:
         if table:
             own = [await self._read_own_level(tokens.all, level) for level in levels] if levels else []
             own_counts = tuple([_token_counts(tokens, level) for level in own]) if own else ()
-            scored = self._classifier.score_in_table(tokens, table, own_counts)
-            if scored:
-                sums, people = self._blend(await self._common.sums(CHECK_SUMS), scored.totals, own)
-                probability = self._calibration.probability(scored.score.log_odds, sums, people)
+            _, totals = await self._common.look_up(())
+            score = self._classifier.score_in_table(tokens, table, totals, own_counts)
+            if score:
+                sums, people = self._blend(await self._common.sums(CHECK_SUMS), totals, own)
+                probability = self._calibration.probability(score.log_odds, sums, people)
                 if not self._asks_automatic(people, probability):
-                    likelihood = self._likelihood(scored.score, probability, sums, people)
+                    likelihood = self._likelihood(score, probability, sums, people)
                     prequential_scores = (
                         await self.prequential_scores() if self.has_budgets else self._no_prequential_scores
                     )
                     state = self._model_state(people)
                     use = self._use_of(own)
-                    return self._decide(message_key, scored.score, likelihood, state, prequential_scores, use)
+                    return self._decide(message_key, score, likelihood, state, prequential_scores, use)
         return self.check(message_key, tokens, await self.read_counts(tokens.all.names))
 
     async def _taught_levels(self) -> list[CountSource]:
@@ -241,7 +243,7 @@ class Scorer:
         left = self._calibration.probability(discount.log_odds, sums, totals)
         return _Likelihood(max(0.5, min(probability, left)), probability, discount)
 
-    def score_by_both(self, tokens: Tokens, counts: MessageCounts, automatic: AutomaticCounts) -> float:
+    def score_by_both(self, tokens: Tokens, counts: MessageCounts, automatic: TokenCounts) -> float:
         """Return the log-odds in nats by people's counts and the automatic ones, without any bound."""
         both = _counts_of_both(_token_counts(tokens, counts), automatic, counts.totals.messages)
         return self._classifier.score(tokens, both).log_odds
@@ -316,7 +318,7 @@ class Scorer:
         """
         weight = lesson_weight(check.score, label, certain=old_entry is not None)
         if old_entry:
-            return weight, tuple(prequential_score_sums(old_entry))
+            return weight, old_entry.sums
         sums, _ = self._blend(counts.common.sums, counts.common.totals, counts.own)
         of_score = self._calibration.lesson_sums(check.score, counts.totals)
         return weight, (*of_score, *self._novelty.lesson_sums(check.group_tokens, sums))
@@ -341,7 +343,7 @@ def _token_counts(tokens: Tokens, counts: MessageCounts) -> TokenCounts:
     return TokenCounts(counts.rows[: len(tokens.all)], counts.totals)
 
 
-def _counts_of_both(people: TokenCounts, automatic: AutomaticCounts, messages: tuple[int, ...]) -> TokenCounts:
+def _counts_of_both(people: TokenCounts, automatic: TokenCounts, messages: tuple[int, ...]) -> TokenCounts:
     """Return the counts of what people taught and of what was learned without them together.
 
     ``messages`` is the number of messages of each class, which decides the prior: that of people, without whom no

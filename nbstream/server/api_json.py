@@ -204,7 +204,7 @@ def message_record_to_json(record: MessageRecord) -> JsonObject:
     learned_as: JsonObject | None = None
     if entry:
         learned_as = {
-            "label": entry.class_name,
+            "label": entry.column,
             "time": iso_time(entry.learned_at),
             "source": entry.source,
             "actor": entry.actor,

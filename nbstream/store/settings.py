@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
 from nbstream.addresses import TcpAddress
+from nbstream.bayes.kinds import CLASS_NAME
 from nbstream.settings.values import (
     CaFile,
     PasswordFile,
@@ -294,14 +295,13 @@ def read_model_name(value: object) -> str:
 
 
 _REQUIRED_CLASSES = tuple(sorted(MinLearnedSettings.model_fields))
-_CLASS_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 _TAKEN_NAME = re.compile(r"unlearn|release|none|reinforce-.*")
 MAX_CLASSES = 8
 
 
 def read_class_name(value: object) -> str:
     """Read a name of 1 to 31 lower-case letters, digits and ``-``, which begins with a letter."""
-    if isinstance(value, str) and _CLASS_NAME.fullmatch(value):
+    if isinstance(value, str) and re.fullmatch(CLASS_NAME, value):
         if _TAKEN_NAME.fullmatch(value):
             raise ValueError("must be another name: forms and metrics say something else by this one")
         return value
@@ -326,9 +326,7 @@ class ModelSettings(Section):
     classes: Annotated[
         tuple[Annotated[str, BeforeValidator(read_class_name)], ...], Strict(False), AfterValidator(check_classes)
     ] = _REQUIRED_CLASSES
-    """``ham``, ``spam``, and at most 6 kinds of ham. P(spam) stays the same with kinds. ``max_tokens`` must be
-    ``null`` then.
-    """
+    """``ham``, ``spam``, and at most 6 kinds of ham. P(spam) stays the same with kinds."""
 
     min_learned: MinLearnedSettings = MinLearnedSettings()
     """The messages of each class that a model must have learned before a verdict other than unsure."""
@@ -346,13 +344,6 @@ class ModelSettings(Section):
     ``private-tokens.key`` in ``state_dir``; all machines that use the model need the same file. See "What it
     stores about people".
     """
-
-    @field_validator("max_tokens")
-    @classmethod
-    def _kinds_are_not_evicted(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and len(info.data.get("classes", ())) > len(_REQUIRED_CLASSES):
-            raise ValueError("must be null with kinds in model.classes: the counts of kinds are not evicted")
-        return value
 
     @property
     def kinds(self) -> tuple[str, ...]:

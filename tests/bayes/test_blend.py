@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from nbstream.bayes.classifier import Classifier, OwnCounts, PriorStrength, blend_log_ratios
+from nbstream.bayes.classifier import Classifier, OwnLevel, PriorStrength, blend_log_ratios
 from nbstream.bayes.clues import Score, TokenClues
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import ALPHA, TokenCounts, token_log_ratios
@@ -27,7 +27,7 @@ COUNTS = st.lists(st.tuples(st.integers(-3000, 9000), st.integers(-3000, 9000)),
 def blended(*own: TokenCounts, strength: PriorStrength = STRENGTH) -> NDArray[np.float64]:
     """The log-ratios of the three tokens by the common model and these levels."""
     ratios = token_log_ratios(COMMON.rows, COMMON.totals)
-    return blend_log_ratios(ratios, COMMON, [OwnCounts.of(level, strength) for level in own], ALPHA, strength)
+    return blend_log_ratios(ratios, COMMON, [OwnLevel.of(level, strength) for level in own], ALPHA, strength)
 
 
 def own_counts(*rows: tuple[int, int], totals: Totals = EVEN) -> TokenCounts:
@@ -72,7 +72,7 @@ def test_a_token_of_both_classes_moves_less_the_more_messages_have_it_and_one_of
     common = TokenCounts(
         np.array([[9000, 9000], [100, 100], [9000, 0], [100, 0]]), Totals((9, 9), (60_000, 60_000), 20)
     )
-    own = OwnCounts.of(TokenCounts(np.array([[0, 900]] * 4), EVEN), STRENGTH)
+    own = OwnLevel.of(TokenCounts(np.array([[0, 900]] * 4), EVEN), STRENGTH)
     of_all, of_some, of_many_ham, of_some_ham = blend_log_ratios(
         token_log_ratios(common.rows, common.totals), common, [own], ALPHA, STRENGTH
     )
@@ -122,8 +122,8 @@ def score(counts: ClassCounts, tokens: Tokens, *own: ClassCounts) -> Score:
 
 def test_the_score_of_empty_own_models_is_the_common_one_to_the_last_bit() -> None:
     counts, tokens, unlearned = trained_counts(), sample_message("spam", 5), ClassCounts()
-    unlearned.add(tokens.all, 0, 350)
-    unlearned.subtract(tokens.all, 0, 350)
+    unlearned.add(tokens.all, "ham", 350)
+    unlearned.subtract(tokens.all, "ham", 350)
     common = score(counts, tokens)
     assert score(counts, tokens, ClassCounts(), unlearned) == common
     assert isinstance(common.clues, TokenClues)
@@ -144,7 +144,7 @@ def test_a_few_lessons_of_a_user_turn_what_the_common_model_is_sure_of() -> None
 def test_each_clue_says_which_level_changed_it() -> None:
     counts, tokens = trained_counts(), sample_message("ham", 5)
     domain, user = ClassCounts(), ClassCounts()
-    domain.add([b"b:ham"], 1, 350)
+    domain.add([b"b:ham"], "spam", 350)
     teach(user, Tokens((), (b"b:ham", b"b:shared")), "spam")
     clues = score(counts, tokens, domain, user).clues
     assert isinstance(clues, TokenClues)

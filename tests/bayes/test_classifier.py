@@ -86,8 +86,8 @@ def test_learning_and_unlearning_restores_the_score_to_the_last_bit() -> None:
     counts, tokens = trained_counts(), sample_message("spam", 3)
     before = score_of(counts, tokens)
 
-    counts.add(tokens.all, 0, WEIGHT_ONE // 3)
+    counts.add(tokens.all, "ham", WEIGHT_ONE // 3)
     assert score_of(counts, tokens) != before
-    counts.subtract(tokens.all, 0, WEIGHT_ONE // 3)
+    counts.subtract(tokens.all, "ham", WEIGHT_ONE // 3)
 
     assert score_of(counts, tokens) == before

@@ -28,8 +28,9 @@ SUMS = st.lists(
     unique_by=lambda named_amount: named_amount[0],
     max_size=3,
 )
-LEARNED = st.tuples(TOKENS, st.integers(0, len(CLASSES) - 1), st.integers(0, WEIGHT_ONE), SUMS)
-Learned = tuple[list[bytes], int, int, Sums]
+COLUMNS = (*CLASSES, "newsletter")
+LEARNED = st.tuples(TOKENS, st.sampled_from(COLUMNS), st.integers(0, WEIGHT_ONE), SUMS)
+Learned = tuple[list[bytes], str, int, Sums]
 
 
 MakeCounts = Callable[[], Counts]
@@ -50,15 +51,15 @@ def state(counts: Counts) -> tuple[list[list[int]], Totals, int]:
 
 def test_adding_counts_tokens_messages_and_vocabulary(make_counts: MakeCounts) -> None:
     counts = make_counts()
-    counts.add([b"a", b"b"], 1, 300)
-    counts.add([b"b"], 0, 1000)
+    counts.add([b"a", b"b"], "spam", 300)
+    counts.add([b"b"], "ham", 1000)
     assert counts.look_up([b"a", b"b", b"c"]).tolist() == [[0, 300], [1000, 300], [0, 0]]
     assert counts.totals == Totals(messages=(1, 1), token_weights=(1000, 600), vocabulary_size=2)
 
 
 def test_a_learn_of_weight_zero_counts_the_message_and_keeps_no_token(make_counts: MakeCounts) -> None:
     counts = make_counts()
-    counts.add([b"a"], 0, 0)
+    counts.add([b"a"], "ham", 0)
     assert counts.totals == Totals(messages=(1, 0), token_weights=(0, 0), vocabulary_size=0)
     assert len(counts) == 0
 
@@ -91,7 +92,7 @@ def test_set_column_sets_one_class_and_leaves_the_others(make_counts: MakeCounts
     counts = make_counts()
     counts.set_counts([b"a", b"b"], np.array([[1, 2], [0, 4]]))
 
-    counts.set_column([b"a", b"b", b"c"], 1, np.array([9, 0, 5]))
+    counts.set_column([b"a", b"b", b"c"], "spam", np.array([9, 0, 5]))
 
     assert counts.look_up([b"a", b"b", b"c"]).tolist() == [[1, 9], [0, 0], [0, 5]]
     assert len(counts) == 2
@@ -134,6 +135,30 @@ def test_one_call_fills_freed_rows_and_enlarges_the_table(make_counts: MakeCount
     assert not counts.look_up(tokens[:500]).any()
 
 
+def test_a_kind_is_a_column_that_counts_for_ham(make_counts: MakeCounts) -> None:
+    counts = make_counts()
+    counts.add([b"a", b"b"], "ham", 10)
+    counts.add([b"a"], "spam", 5)
+    counts.add([b"a", b"c"], "newsletter", 7, [(b"=x", 3)])
+
+    assert counts.look_up([b"a", b"b", b"c", b"=x"]).tolist() == [[17, 5], [10, 0], [7, 0], [3, 0]]
+    assert counts.look_up_columns([b"a", b"c"]).tolist() == [[10, 5, 7], [0, 0, 7]]
+    assert counts.totals == Totals((2, 1), (34, 5), 3)
+    assert counts.column_totals == Totals((1, 1, 1), (20, 5, 14), 3, COLUMNS)
+    assert counts.snapshot()[1].sum() == counts.snapshot_columns()[1].sum() == 42
+
+
+@given(st.lists(LEARNED, max_size=10))
+def test_a_model_with_kinds_scores_as_one_that_knows_them_as_ham(
+    make_counts: MakeCounts, learned: list[Learned]
+) -> None:
+    counts, plain = make_counts(), make_counts()
+    for tokens, column, weight, sums in learned:
+        counts.add(tokens, column, weight, sums)
+        plain.add(tokens, "spam" if column == "spam" else "ham", weight, sums)
+    assert state(counts)[:2] == state(plain)[:2]
+
+
 def test_a_token_takes_at_most_two_hundred_bytes() -> None:
     counts, n = ClassCounts(), 100_000
     tokens = [b"from:%d.mail.example" % i for i in range(n)]
@@ -148,8 +173,8 @@ def test_a_token_takes_at_most_two_hundred_bytes() -> None:
 
 def test_sums_are_counted_beside_the_tokens_by_amounts_of_their_own(make_counts: MakeCounts) -> None:
     counts = make_counts()
-    counts.add([b"a"], 1, 300, [(b"=x", 300), (b"=y", 90_000)])
-    counts.add([b"a", b"b"], 0, 1000, [(b"=x", 1000)])
+    counts.add([b"a"], "spam", 300, [(b"=x", 300), (b"=y", 90_000)])
+    counts.add([b"a", b"b"], "ham", 1000, [(b"=x", 1000)])
     assert counts.look_up([b"=x", b"=y", b"=z"]).tolist() == [[1000, 300], [0, 90_000], [0, 0]]
     assert counts.look_up([b"a", b"b"]).tolist() == [[1000, 300], [1000, 0]]
 
@@ -191,10 +216,10 @@ def test_the_vocabulary_is_all_tokens_that_count(make_counts: MakeCounts, learne
 
 def test_sums_are_the_very_same_array_until_a_count_changes(make_counts: MakeCounts) -> None:
     counts, names = make_counts(), (b"=x", b"=y")
-    counts.add([b"t:a"], 0, 5, [(b"=x", 5)])
+    counts.add([b"t:a"], "ham", 5, [(b"=x", 5)])
     sums = counts.sums(names)
     assert counts.sums((b"=y",)).tolist() == [[0, 0]]
     assert counts.sums(names) is sums
-    counts.add([b"t:a"], 1, 7, [(b"=y", 3)])
+    counts.add([b"t:a"], "spam", 7, [(b"=y", 3)])
     assert counts.sums(names).tolist() == [[5, 0], [0, 3]]
     assert sums.tolist() == [[5, 0], [0, 0]]

@@ -6,23 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from nbstream.bayes.counts import ClassCounts, is_sum
-from nbstream.bayes.kinds import (
-    MIN_MESSAGES,
-    KindClassifier,
-    KindScores,
-    kind_of,
-    kind_of_packed_sums,
-    kind_of_sums,
-    kind_sums,
-    label_of,
-)
-from nbstream.bayes.multinomial import HAM, SPAM
-from nbstream.store.model.ledger import join_sums, split_sums
+from nbstream.bayes.counts import ClassCounts
+from nbstream.bayes.kinds import MIN_MESSAGES, KindClassifier, KindScores, is_column, kind_of, label_of
 from nbstream.tokens.tokens import Tokens
 
 CLASSIFIER = KindClassifier(("ham", "newsletter", "notification"))
-TOKENS = [b"body:offer", b"subject:with space", b"url:https://x.example", "körper:é".encode()]
 
 
 def learned(**messages: tuple[int, Sequence[bytes]]) -> ClassCounts:
@@ -30,13 +18,12 @@ def learned(**messages: tuple[int, Sequence[bytes]]) -> ClassCounts:
     counts = ClassCounts()
     for name, (count, tokens) in messages.items():
         for _ in range(count):
-            column = SPAM if name == "spam" else HAM
-            counts.add(tokens, column, 300, kind_sums(kind_of(name), tokens, 300))
+            counts.add(tokens, name, 300)
     return counts
 
 
 def score(counts: ClassCounts, tokens: Sequence[bytes], classifier: KindClassifier = CLASSIFIER) -> KindScores:
-    return classifier.score(Tokens((), tokens), counts.look_up(classifier.count_names(tokens)), counts.totals)
+    return classifier.score(Tokens((), tokens), counts.look_up_columns(tokens), counts.column_totals)
 
 
 def test_every_class_but_spam_is_ham() -> None:
@@ -44,21 +31,15 @@ def test_every_class_but_spam_is_ham() -> None:
     assert [kind_of(name) for name in ("spam", "ham", "newsletter")] == ["", "", "newsletter"]
 
 
-def test_the_names_of_the_sums_of_a_kind_are_those_of_sums_and_survive_the_ledger() -> None:
-    sums = kind_sums("newsletter", TOKENS, 300)
-
-    assert len({name for name, _ in sums}) == len(TOKENS) + 2
-    assert all(is_sum(name) for name, _ in sums)
-    assert list(split_sums(join_sums(sums))) == sums
-
-
-def test_the_sums_tell_the_kind() -> None:
-    sums = [*kind_sums("a-b-1", TOKENS, 300), (b"=score+3", 1000)]
-
-    assert kind_of_sums(sums) == kind_of_packed_sums(join_sums(sums)) == "a-b-1"
-    assert kind_of_sums([(b"=score+3", 1000)]) == kind_of_packed_sums(b"=score+3 1000") == ""
-    assert kind_of_sums([(b"=\xff/messages", 1)]) == kind_of_packed_sums(b"=A;/messages 1") == ""
-    assert kind_of_sums([]) == kind_of_packed_sums(b"") == ""
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *[(name, True) for name in ("ham", "a-b-1", "auto", "auto-ham:0", "auto-spam:123")],
+        *[(name, False) for name in ("", "A", "1a", "a:1", "auto-ham:", "auto-x:1", "a" * 32, "a\n")],
+    ],
+)
+def test_a_column_has_the_name_of_a_class_or_a_generation(name: str, expected: bool) -> None:
+    assert is_column(name) is expected
 
 
 def test_a_message_is_of_the_kind_that_has_its_words() -> None:
@@ -90,6 +71,15 @@ def test_a_kind_with_few_messages_takes_no_part() -> None:
     assert scores.missing == {"notification": 3}
 
 
+def test_plain_ham_that_nobody_taught_takes_no_part() -> None:
+    counts = learned(newsletter=(100, [b"issue"]), notification=(120, [b"cron"]))
+
+    scores = score(counts, [b"issue"])
+
+    assert set(scores.probabilities) == {"newsletter", "notification"}
+    assert scores.missing == {"ham": MIN_MESSAGES}
+
+
 def test_nothing_is_said_before_two_kinds_have_learned_enough() -> None:
     scores = score(learned(ham=(30, [b"hello"]), newsletter=(19, [b"issue"])), [b"issue"])
 
@@ -97,19 +87,16 @@ def test_nothing_is_said_before_two_kinds_have_learned_enough() -> None:
     assert scores.kind is None
 
 
-def test_a_kind_that_is_no_longer_configured_is_plain_ham() -> None:
+def test_a_kind_that_is_no_longer_configured_takes_no_part() -> None:
     counts = learned(ham=(30, [b"hello"]), newsletter=(30, [b"issue"]), notification=(30, [b"cron"]))
 
     scores = score(counts, [b"cron"], KindClassifier(("ham", "newsletter")))
 
-    assert scores.kind == "ham"
+    assert set(scores.probabilities) == {"ham", "newsletter"}
 
 
 def test_spam_says_nothing_of_kinds() -> None:
     kinds = {"ham": (30, [b"hello", b"x"]), "newsletter": (30, [b"issue", b"y"])}
-    without, with_spam = learned(**kinds), learned(**kinds, spam=(30, [b"hello", b"pills"]))
-    with_spam.set_totals(
-        without.totals.with_lesson(SPAM, with_spam.totals.token_weights[SPAM], 0, with_spam.totals.messages[SPAM])
-    )
+    without, with_spam = learned(**kinds), learned(**kinds, spam=(30, [b"hello", b"y"]))
 
     assert score(without, [b"hello", b"issue"]) == score(with_spam, [b"hello", b"issue"])

@@ -15,7 +15,7 @@ from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.clues import GroupTokens, Score, TokenClues
 from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, is_sum
-from nbstream.bayes.multinomial import HAM, SPAM, TokenCounts
+from nbstream.bayes.multinomial import SPAM, TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, NOVELTY_SUMS, NoveltyDiscount
 from nbstream.tokens.tokens import Tokens
 from tests.harness.counted_clues import packed_clues
@@ -39,7 +39,7 @@ def after(sums: NDArray[np.int64], lessons: Sequence[GroupTokens], sign: int = 1
 def scored(text: float, rest: float, tokens: GroupTokens = NEW, prior: float = 0.0) -> Score:
     """A score whose clues from words and whose other clues add up to these log-ratios."""
     counts = ClassCounts()
-    counts.add([b"body:offer", b"from:a"], SPAM, WEIGHT_ONE)
+    counts.add([b"body:offer", b"from:a"], "spam", WEIGHT_ONE)
     names = Tokens([b"from:a"], [b"body:offer"])
     clues = TokenClues(names, packed_clues([0, 1], [rest, text], [(0, 1), (0, 1)], 2))
     return Score(prior + text + rest, clues, prior, tokens)
@@ -104,9 +104,9 @@ def test_fields_that_a_sender_adds_count_up_to_half_of_what_spam_has() -> None:
 def test_both_engines_count_the_same_tokens(own: bool) -> None:
     head = [b"from:a@b.example", b"received:mx", b"order:to>from", b"to.shape:a", b"type:text/html", b"x-field:y"]
     counts, below = ClassCounts(), ClassCounts()
-    counts.add([*head[:2], b"body:offer"], SPAM, WEIGHT_ONE)
-    counts.add(head[2:], HAM, WEIGHT_ONE)
-    below.add([head[3]], SPAM, WEIGHT_ONE)
+    counts.add([*head[:2], b"body:offer"], "spam", WEIGHT_ONE)
+    counts.add(head[2:], "ham", WEIGHT_ONE)
+    below.add([head[3]], "spam", WEIGHT_ONE)
     tokens = Tokens(head, [b"body:offer"], [b"raw:_To:"])
     of_message = TokenCounts(counts.look_up(tokens.all), counts.totals)
     levels = [TokenCounts(below.look_up(tokens.all), below.totals)] if own else []

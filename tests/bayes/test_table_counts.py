@@ -22,13 +22,15 @@ def test_counts_are_the_same_after_each_of_many_changes_in_which_rows_were_copie
     draw, counts, expected = random.Random(18), TableCounts(native_library()), ClassCounts()
     for number in range(1, 1500):
         tokens = [b"token %d%s" % (n, b" of a long name" * (n % 5 == 0)) for n in draw.sample(range(20_000), k=40)]
-        column, values = number % 2, np.array(draw.choices(range(3), k=40))
+        column = ("ham", "spam", *[f"kind-{n}" for n in range(number // 500)])[number % (2 + number // 500)]
+        values = np.array(draw.choices(range(3), k=40))
         for each in (counts, expected):
             each.set_column(tokens, column, values)
             each.set_totals(Totals((number, 1), (5, 5), 7))
         assert counts.look_up(tokens).tolist() == expected.look_up(tokens).tolist()
         assert (len(counts), counts.totals) == (len(expected), expected.totals)
     assert contents(counts) == contents(expected)
+    assert counts.look_up_columns(tokens).tolist() == expected.look_up_columns(tokens).tolist()
 
 
 def test_one_change_may_be_larger_than_the_table() -> None:

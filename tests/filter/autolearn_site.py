@@ -44,7 +44,7 @@ class AutolearnSite:
 
     async def learned(self) -> tuple[int, ...]:
         """How many messages of each class were learned without people."""
-        return (await self.model.stored_totals()).automatic.messages
+        return (await self.model.stored_totals())[1].messages
 
 
 def make_site(client: Redis, settings: AutolearnSettings = SURE, model: Model | None = None) -> AutolearnSite:

@@ -65,7 +65,7 @@ async def test_a_campaign_that_strangers_prepared_as_ham_stays_spam_because_of_t
             await checking.check(read(raw))
             await learner.learn_queued()
 
-    learned = (await people.look_up_automatic(())).totals.messages
+    learned = (await people.look_up_columns((), automatic=True))[1].messages
     assert min(learned) > PAIRS // 2
     after = min(await probabilities(checking, campaign))
     assert (after >= 0.95) == bounded, after

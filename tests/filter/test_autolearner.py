@@ -73,7 +73,7 @@ async def test_autolearning_changes_scores_but_neither_calibration_nor_the_model
     assert sum(await site.learned()) > 5
     assert [check.score for check in after] != [check.score for check in before]
     assert [check.state for check in after] == [check.state for check in before]
-    assert not (await site.model.look_up_automatic(SCORE_BINS)).rows.any()
+    assert not (await site.model.look_up_columns(SCORE_BINS, automatic=True))[0].any()
 
 
 async def test_a_model_that_is_still_learning_autolearns_nothing(client: Redis) -> None:

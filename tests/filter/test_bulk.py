@@ -245,7 +245,7 @@ async def test_where_redis_fails_between_two_classes_nothing_is_lost_or_doubled(
 
 async def spoil(model: Model, message: Message, field: str = "weight") -> None:
     """Make what the ledger holds of the message unreadable."""
-    await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "much"})
+    await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "Much"})
 
 
 class DeafModel(Model):

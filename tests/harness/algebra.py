@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from nbstream.bayes.counts import CLASSES, is_sum
-from nbstream.bayes.kinds import automatic_columns
+from nbstream.bayes.kinds import label_of
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
@@ -21,14 +21,22 @@ NOTHING: State = ({"ham": {}, "spam": {}}, {})
 
 async def stored(model: Model, *, automatic: bool = False) -> State:
     """Counts by class, and totals, exactly as they are in Redis: of people, or automatic."""
-    columns = automatic_columns((await model.stored_totals()).generation) if automatic else CLASSES
+    columns = (await model.stored_totals())[automatic].columns
     counts, names = {}, {b"vocabulary:auto" if automatic else b"vocabulary": b"vocabulary"}
-    for label, column in zip(CLASSES, columns, strict=True):
+    for label, column in zip(CLASSES if automatic else columns, columns, strict=True):
         fields: Any = await model.client.hgetall(model.keys.counts(column))
         counts[label] = {token: int(count) for token, count in fields.items()}
         names |= {f"{what}:{column}".encode(): f"{what}:{label}".encode() for what in ("messages", "tokens")}
     totals: Any = await model.client.hgetall(model.keys.totals)
     return counts, {names[name]: int(value) for name, value in totals.items() if name in names}
+
+
+def by_label(counts: dict[str, dict[bytes, int]]) -> dict[str, dict[bytes, int]]:
+    """The same counts of ham, with all kinds of it, and of spam."""
+    sums: dict[str, Counter[bytes]] = {label: Counter() for label in CLASSES}
+    for column, of_column in counts.items():
+        sums[label_of(column)].update(of_column)
+    return {label: {name: count for name, count in of_label.items() if count} for label, of_label in sums.items()}
 
 
 async def live_entries(model: Model, *, automatic: bool = False) -> dict[str, LedgerEntry]:
@@ -44,16 +52,20 @@ async def summed(model: Model, *, automatic: bool = False) -> State:
     counts: dict[str, Counter[bytes]] = {label: Counter() for label in CLASSES}
     totals: Counter[bytes] = Counter()
     for entry in (await live_entries(model, automatic=automatic)).values():
-        totals[f"messages:{entry.label}".encode()] += 1
-        totals[f"tokens:{entry.label}".encode()] += entry.weight * len(entry.tokens)
-        counts[entry.label].update(dict.fromkeys(entry.tokens, entry.weight))
-        counts[entry.label].update(dict(entry.sums))
+        column = entry.label if automatic else entry.column
+        totals[f"messages:{column}".encode()] += 1
+        totals[f"tokens:{column}".encode()] += entry.weight * len(entry.tokens)
+        counts.setdefault(column, Counter()).update(dict.fromkeys(entry.tokens, entry.weight))
+        counts[column].update(dict(entry.sums))
     present = {
-        name for label in CLASSES for name, count in counts[label].items() if count > 0 and not is_sum(name)
+        name
+        for of_column in counts.values()
+        for name, count in of_column.items()
+        if count > 0 and not is_sum(name)
     }
     totals[b"vocabulary"] = len(present)
     return (
-        {label: {name: count for name, count in counts[label].items() if count} for label in CLASSES},
+        {column: {name: n for name, n in of_column.items() if n} for column, of_column in counts.items()},
         {name: value for name, value in totals.items() if value},
     )
 
@@ -80,9 +92,11 @@ async def equals_redis_exactly(mirror: Mirror, model: Model) -> bool:
     """Whether the mirror holds the counts and prequential scores that are in Redis, and the same totals."""
     counts, _ = await stored(model)
     names = list({name for of_class in counts.values() for name in of_class})
-    stored_counts = [[counts[label].get(name, 0) for label in CLASSES] for name in names]
+    rows, totals = await mirror.look_up_columns(names)
+    people, _ = await model.stored_totals()
     return (
-        (await mirror.look_up(names))[0].tolist() == stored_counts
+        rows.tolist() == [[counts.get(column, {}).get(name, 0) for column in totals.columns] for name in names]
+        and totals == people.in_columns(totals.columns)
         and mirror.totals == await model.totals()
         and all(
             {score.pack() for score in mirror.loaded_prequential_scores[label].scores()} == firsts

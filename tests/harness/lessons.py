@@ -40,7 +40,10 @@ sums = st.lists(
     st.tuples(st.sampled_from(SUM_NAMES), st.sampled_from([0, 1, 1000, 10**9])), unique_by=lambda pair: pair[0]
 )
 lessons = st.tuples(
-    st.sampled_from(CLASSES), st.lists(st.sampled_from(TOKENS), unique=True), st.sampled_from([0, 1, 1000]), sums
+    st.sampled_from([*CLASSES, "newsletter", "notification"]),
+    st.lists(st.sampled_from(TOKENS), unique=True),
+    st.sampled_from([0, 1, 1000]),
+    sums,
 )
 steps = st.lists(st.tuples(st.sampled_from(MESSAGES), st.none() | lessons), max_size=12)
-"""Messages that are learned, relearned (as either class) or unlearned."""
+"""Messages that are learned, relearned (as any class) or unlearned."""

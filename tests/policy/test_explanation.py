@@ -7,7 +7,6 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.counts import CLASSES
 from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from tests.harness.sample_models import sample_message, score_of, trained_counts
@@ -46,7 +45,7 @@ def test_counts_are_those_of_the_moment_of_the_check() -> None:
     clues = score_of(counts, tokens).clues
     before = tuple(CountedTokenClues(clues))
 
-    counts.add(tokens.all, CLASSES.index("ham"), 5000)
+    counts.add(tokens.all, "ham", 5000)
 
     assert tuple(CountedTokenClues(clues)) == before
 

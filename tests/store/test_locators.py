@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.bayes.counts import CLASSES
 from nbstream.errors import StoreForbids, StoreNotPrimary, StoreUnavailable
 from nbstream.store.connection import (
     ClusterNodes,
@@ -208,14 +209,14 @@ async def test_a_model_whose_slot_moves_is_followed_and_nothing_is_read_in_part(
         with pytest.raises(StoreNotPrimary):
             await model.commit_lesson("m200", None, entry(200), NOTE)
         with pytest.raises(StoreUnavailable):
-            [batch async for batch in model.ledger_tokens()]
+            [batch async for batch in model.ledger_tokens(CLASSES)]
         while cluster.move_keys(slot, source, target):
             pass
         cluster.end_move(slot, target)
 
         await until(lambda: teach(model, 200), 30)
         assert (await model.totals()).messages == (0, 151)
-        assert len([tokens async for batch in model.ledger_tokens() for tokens in batch]) == 151
+        assert len([tokens async for batch in model.ledger_tokens(CLASSES) for tokens in batch]) == 151
         assert {"ask", "tryagain", "moved"} & set(losses)
 
 

@@ -17,6 +17,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
+from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.stream.queue import StreamQueue, StreamQueueOptions
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import ListKind
@@ -66,7 +67,7 @@ async def evict(client: Redis) -> None:
     await model.commit_lesson("m1", None, entry("spam", TOKENS), NOTE)
     await model.commit_lesson("m2", None, entry("ham", TOKENS[:2]), NOTE)
     counts, _ = await model.look_up(TOKENS)
-    assert await model.evict(TOKENS, np.asarray(counts), 2)
+    assert await model.evict(TOKENS, np.asarray(counts), 2, CLASSES)
 
 
 async def position(client: Redis) -> None:

@@ -10,9 +10,7 @@ use crate::score::packed_clues::pack;
 use crate::score::{score, Request, GROUPS};
 use crate::table::{Counts, TableError};
 
-const TOTALS_WORDS: usize = 5;
 const WORD_BYTES: usize = 8;
-const MESSAGES_CHANGED: i64 = -8;
 const LEFT_TO_PYTHON: i64 = -9;
 
 /// How a message is to be scored, as the header file gives it.
@@ -21,7 +19,9 @@ const LEFT_TO_PYTHON: i64 = -9;
 pub struct ScoreRequest {
     sizes: [u64; GROUPS],
     limits: [u64; GROUPS],
-    messages: [i64; 2],
+    /// The totals of ham and spam, and the vocabulary.
+    tokens: [i64; 2],
+    vocabulary: i64,
     alpha: f64,
     prior: f64,
     occurrences: f64,
@@ -84,24 +84,22 @@ pub unsafe extern "C" fn nbn_score_in_table(
         let names = split_names(joined, request.tokens()?)?;
         let mut rows = vec![[0; 2]; names.len()];
         table.look_up(&names, &mut rows);
-        let totals = table.totals;
         drop(table); // others may use it from here on
-        request.answer(&names, &rows, totals, &own, out)
+        request.answer(&names, &rows, &own, out)
     })
 }
 
-/// Scores a message by the counts of its tokens, `rows`, and the five `totals`. Returns the number of clues.
+/// Scores a message by the counts of its tokens, `rows`. Returns the number of clues.
 ///
 /// # Safety
-/// `joined` has `length` bytes, `rows` has two words for each of `count` tokens, `totals` has five words, `own` is as
-/// `own_levels` says, and `out` has room for `capacity` bytes.
+/// `joined` has `length` bytes, `rows` has two words for each of `count` tokens, `own` is as `own_levels` says, and `out`
+/// has room for `capacity` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn nbn_score_rows(
     joined: *const u8,
     length: usize,
     rows: *const i64,
     count: usize,
-    totals: *const [i64; TOTALS_WORDS],
     request: *const ScoreRequest,
     own: *const OwnCounts,
     levels: usize,
@@ -113,11 +111,11 @@ pub unsafe extern "C" fn nbn_score_rows(
         let (joined, rows) =
             unsafe { (values(joined, length), values(rows as *const Counts, count)) };
         // SAFETY: likewise; Python's bytes need not be aligned.
-        let (totals, request) = unsafe { (totals.read_unaligned(), request.read_unaligned()) };
+        let request = unsafe { request.read_unaligned() };
         // SAFETY: likewise.
         let (own, out) = unsafe { (own_levels(own, levels), room(out, capacity)) };
         let names = split_names(joined, request.tokens()?)?;
-        request.answer(&names, rows, totals, &own, out)
+        request.answer(&names, rows, &own, out)
     })
 }
 
@@ -202,15 +200,9 @@ impl ScoreRequest {
         &self,
         names: &[&[u8]],
         rows: &[Counts],
-        totals: [i64; TOTALS_WORDS],
         own: &[OwnLevel],
         out: &mut [u8],
     ) -> Result<i64, TableError> {
-        let mut answer: Vec<u8> = totals.iter().flat_map(|n| n.to_le_bytes()).collect();
-        if totals[..2] != self.messages {
-            write(out, &answer)?;
-            return Ok(MESSAGES_CHANGED);
-        }
         let request = Request {
             sizes: self.sizes.map(|size| size as usize),
             limits: self.limits.map(|limit| limit as usize),
@@ -222,8 +214,8 @@ impl ScoreRequest {
             },
         };
         let totals = Totals {
-            tokens: [totals[2], totals[3]],
-            vocabulary: totals[4],
+            tokens: self.tokens,
+            vocabulary: self.vocabulary,
         };
         let score = match score(names, rows, &totals, own, &request) {
             Some(score) => score,
@@ -231,7 +223,7 @@ impl ScoreRequest {
         };
         let counts: Vec<Counts> = score.indices.iter().map(|&index| rows[index]).collect();
         let clues = pack(&score.indices, &counts, &score.ratios, names.len());
-        answer.extend(score.log_odds.to_le_bytes());
+        let mut answer = score.log_odds.to_le_bytes().to_vec();
         answer.extend((clues.index_bytes as u32).to_le_bytes());
         answer.extend((clues.count_bytes as u32).to_le_bytes());
         answer.extend(

@@ -71,15 +71,28 @@ pub fn split_names(joined: &[u8], count: usize) -> Result<Vec<&[u8]>, TableError
     }
 }
 
-/// Makes a table with room for so many names, and some more; null where it cannot be that large.
+/// The table may have got a column since the caller made room for its counts.
+fn require_columns(table: &Table, columns: usize) -> Result<(), TableError> {
+    if table.columns() == columns {
+        Ok(())
+    } else {
+        Err(TableError::Arguments)
+    }
+}
+
+/// Makes a table with room for so many names, and some more, and so many columns; null where it cannot be that large.
 ///
 /// # Safety
 /// `key` points to two words.
 #[no_mangle]
-pub unsafe extern "C" fn nbn_table_new(key: *const u64, names: u64) -> *mut TableHandle {
+pub unsafe extern "C" fn nbn_table_new(
+    key: *const u64,
+    names: u64,
+    columns: u64,
+) -> *mut TableHandle {
     // SAFETY: by the contract of this function; Python's bytes need not be aligned.
     let key = unsafe { (key as *const [u64; 2]).read_unaligned() };
-    match catch_unwind(|| Table::new(key, names as usize)) {
+    match catch_unwind(|| Table::new(key, names as usize, columns as usize)) {
         Ok(Ok(table)) => Box::into_raw(Box::new(Mutex::new(table))),
         _ => std::ptr::null_mut(),
     }
@@ -111,7 +124,7 @@ pub unsafe extern "C" fn nbn_table_describe(handle: *const TableHandle, out: *mu
     })
 }
 
-/// Looks up `count` names. `rows` gets two counts for each, `totals` five numbers.
+/// Looks up `count` names. `rows` gets the counts of each by label, or where `columns` is not 0 those of each column.
 ///
 /// # Safety
 /// `handle` is open, and the other pointers lead to as much memory as is said.
@@ -122,20 +135,20 @@ pub unsafe extern "C" fn nbn_table_look_up(
     length: usize,
     rows: *mut i64,
     count: usize,
-    totals: *mut i64,
+    columns: usize,
 ) -> i64 {
     answer(|| {
-        // SAFETY: by the contract of this function; two counts lie one after the other, as in an array of two.
-        let (table, joined, rows, totals) = unsafe {
-            (
-                table(handle)?,
-                values(joined, length),
-                room(rows as *mut Counts, count),
-                room(totals, 5),
-            )
-        };
-        table.look_up(&split_names(joined, count)?, rows);
-        totals.copy_from_slice(&table.totals);
+        // SAFETY: by the contract of this function.
+        let (table, joined) = unsafe { (table(handle)?, values(joined, length)) };
+        let names = split_names(joined, count)?;
+        if columns != 0 {
+            require_columns(&table, columns)?;
+            // SAFETY: likewise.
+            table.look_up_columns(&names, unsafe { room(rows, count * columns) });
+        } else {
+            // SAFETY: likewise; two counts lie one after the other, as in an array of two.
+            table.look_up(&names, unsafe { room(rows as *mut Counts, count) });
+        }
         Ok(0)
     })
 }
@@ -144,32 +157,30 @@ pub unsafe extern "C" fn nbn_table_look_up(
 /// `names_length` gets the bytes that they take.
 ///
 /// # Safety
-/// `handle` is open; `rows` has room for two counts of `count` names, `names` for `capacity` bytes.
+/// `handle` is open; `rows` has room for the counts of `count` names in all columns, `names` for `capacity` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn nbn_table_read(
     handle: *const TableHandle,
     rows: *mut i64,
     count: usize,
+    columns: usize,
     names: *mut u8,
     capacity: usize,
     names_length: *mut u64,
 ) -> i64 {
     answer(|| {
-        // SAFETY: by the contract of this function; two counts lie one after the other, as in an array of two.
-        let (table, rows, text, names_length) = unsafe {
-            (
-                table(handle)?,
-                room(rows as *mut Counts, count),
-                room(names, capacity),
-                room(names_length, 1),
-            )
-        };
+        // SAFETY: by the contract of this function.
+        let (table, text, names_length) =
+            unsafe { (table(handle)?, room(names, capacity), room(names_length, 1)) };
+        require_columns(&table, columns)?;
+        // SAFETY: likewise.
+        let mut places = unsafe { room(rows, count * columns) }.chunks_exact_mut(columns);
         let (mut found, mut used, mut fits) = (0, 0, true);
         table.for_each(|name, counts| {
             let start = used + usize::from(found > 0);
-            match (rows.get_mut(found), text.get_mut(used..start + name.len())) {
+            match (places.next(), text.get_mut(used..start + name.len())) {
                 (Some(row), Some(room)) => {
-                    *row = counts;
+                    row.copy_from_slice(counts);
                     if start > used {
                         room[0] = b'\n';
                     }
@@ -188,7 +199,7 @@ pub unsafe extern "C" fn nbn_table_read(
     })
 }
 
-/// Sets the counts of `count` names to `rows`, two for each.
+/// Sets the counts of `count` names in all columns to `rows`.
 ///
 /// # Safety
 /// As for `nbn_table_look_up`.
@@ -199,22 +210,24 @@ pub unsafe extern "C" fn nbn_table_set_counts(
     length: usize,
     rows: *const i64,
     count: usize,
+    columns: usize,
 ) -> i64 {
     answer(|| {
-        // SAFETY: by the contract of this function; two counts lie one after the other, as in an array of two.
-        let (mut table, joined, rows) = unsafe {
-            (
-                table(handle)?,
-                values(joined, length),
-                values(rows as *const Counts, count),
-            )
-        };
+        // SAFETY: by the contract of this function.
+        let (mut table, joined) = unsafe { (table(handle)?, values(joined, length)) };
         let names = split_names(joined, count)?;
-        table.set_all(&names, |i, _| rows[i]).map(|()| 0)
+        require_columns(&table, columns)?;
+        // SAFETY: likewise.
+        let rows = unsafe { values(rows, count * columns) };
+        table
+            .set_all(&names, |i, counts| {
+                counts.copy_from_slice(&rows[i * columns..][..columns]);
+            })
+            .map(|()| 0)
     })
 }
 
-/// Sets the counts of `count` names in one class to `counts`.
+/// Sets the counts of `count` names in one column to `counts`.
 ///
 /// # Safety
 /// As for `nbn_table_look_up`.
@@ -236,30 +249,25 @@ pub unsafe extern "C" fn nbn_table_set_column(
                 values(counts, count),
             )
         };
-        let names = split_names(joined, count)?;
-        let with = |old: Counts, count: i64| match column {
-            0 => [count, old[1]],
-            _ => [old[0], count],
-        };
+        let (names, column) = (split_names(joined, count)?, column as usize);
+        if column >= table.columns() {
+            return Err(TableError::Arguments);
+        }
         table
-            .set_all(&names, |i, old| with(old, counts[i]))
+            .set_all(&names, |i, row| row[column] = counts[i])
             .map(|()| 0)
     })
 }
 
-/// Sets the five totals.
+/// Adds a column, whose counts are zero.
 ///
 /// # Safety
-/// `handle` is open, and `totals` points to five words.
+/// `handle` is open.
 #[no_mangle]
-pub unsafe extern "C" fn nbn_table_set_totals(
-    handle: *const TableHandle,
-    totals: *const i64,
-) -> i64 {
+pub unsafe extern "C" fn nbn_table_add_column(handle: *const TableHandle) -> i64 {
     answer(|| {
         // SAFETY: by the contract of this function.
-        let (mut table, totals) = unsafe { (table(handle)?, values(totals, 5)) };
-        table.totals.copy_from_slice(totals);
+        unsafe { table(handle)? }.add_column();
         Ok(0)
     })
 }

@@ -13,8 +13,11 @@ mod tests;
 use names::HashedName;
 use rows::Rows;
 
-/// The classes: ham and spam.
+/// The classes of a score: ham and spam.
 pub const CLASSES: usize = 2;
+
+/// The columns of a table: ham and spam, then the kinds of ham.
+const SPAM: usize = 1;
 
 const LEAST_ROWS: usize = 1024;
 const PREFETCHED_NAMES: usize = 16;
@@ -22,11 +25,8 @@ const COPIED_PER_NAME: usize = 8; // rows: enough that a copy ends before the ta
 const LEAST_COPIED: usize = 512;
 const MOST_COPIED: usize = 16_384; // 3 ms
 
-/// The counts of a name, one for each class.
+/// The counts of a name by label: of ham, which is all columns but that of spam, and of spam.
 pub type Counts = [i64; CLASSES];
-
-/// Learned messages of ham and spam, tokens of ham and spam, and the size of the vocabulary.
-pub type Totals = [i64; 5];
 
 /// Why a table could not be read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,14 +37,13 @@ pub enum TableError {
     Full,
 }
 
-/// The counts of names. `totals` are set as a whole by whoever sets the counts.
+/// The counts of names, one in each column.
 #[derive(Debug)]
 pub struct Table {
     key: [u64; 2],
     rows: Rows,
     /// Larger rows, and how many rows have been copied into them.
     larger: Option<(Rows, usize)>,
-    pub totals: Totals,
 }
 
 /// How many names have a count other than zero, the sums included, how many of them are sums, how many bytes all these
@@ -59,18 +58,33 @@ pub struct Usage {
 
 impl Table {
     /// Returns a table that has room for so many names, and some more. `key` is that of the hash.
-    pub fn new(key: [u64; 2], names: usize) -> Result<Table, TableError> {
+    pub fn new(key: [u64; 2], names: usize, columns: usize) -> Result<Table, TableError> {
         Ok(Table {
             key,
-            rows: Rows::new(key, rows_for(names))?,
+            rows: Rows::new(key, rows_for(names), columns)?,
             larger: None,
-            totals: [0; 5],
         })
     }
 
-    /// Writes the counts of each name; zeros for a name without counts. `out` has as many elements as `names`.
+    /// Writes the counts of each name by label; zeros for a name without counts. `out` has as many elements as `names`.
     pub fn look_up(&self, names: &[&[u8]], out: &mut [Counts]) {
         self.rows.look_up(names, out);
+    }
+
+    /// Writes the counts of each name in each column; `out` has an element for each of them.
+    pub fn look_up_columns(&self, names: &[&[u8]], out: &mut [i64]) {
+        self.rows.look_up_columns(names, out);
+    }
+
+    /// Returns how many columns there are.
+    pub fn columns(&self) -> usize {
+        self.rows.columns()
+    }
+
+    /// Adds a column; its counts are zero.
+    pub fn add_column(&mut self) {
+        self.larger = None;
+        self.rows.add_column();
     }
 
     pub fn usage(&self) -> Usage {
@@ -83,17 +97,17 @@ impl Table {
     }
 
     /// Calls `report` with the name and the counts of each name that has a count other than zero.
-    pub fn for_each(&self, report: impl FnMut(&[u8], Counts)) {
+    pub fn for_each(&self, report: impl FnMut(&[u8], &[i64])) {
         self.rows.for_each(0, usize::MAX, report);
     }
 
-    /// Sets the counts of each name to what `change` makes of them and of the index of the name.
+    /// Has `change` change the counts of each name, by the index of the name.
     ///
     /// A name whose counts are all zero is forgotten. Changes nothing where there can be no more names.
     pub fn set_all(
         &mut self,
         names: &[&[u8]],
-        change: impl Fn(usize, Counts) -> Counts,
+        change: impl Fn(usize, &mut [i64]),
     ) -> Result<(), TableError> {
         self.make_room(names.len())?;
         let hashed: Vec<HashedName> = names
@@ -105,9 +119,12 @@ impl Table {
             if let Some(ahead) = hashed.get(i + PREFETCHED_NAMES) {
                 self.rows.prefetch_slot(ahead.0);
             }
-            let counts = self.rows.set(name, hashed[i], |before| change(i, before));
+            let counts = self.rows.set(name, hashed[i], |counts| change(i, counts));
             if let Some((larger, _)) = &mut self.larger {
-                larger.set(name, hashed[i], |_| counts);
+                larger.set(name, hashed[i], |copy| match counts {
+                    Some(counts) => copy.copy_from_slice(counts),
+                    None => copy.fill(0),
+                });
             }
         }
         self.copy_some((COPIED_PER_NAME * names.len()).clamp(LEAST_COPIED, MOST_COPIED));
@@ -132,7 +149,11 @@ impl Table {
 
     /// Makes larger rows, with room for so many more names.
     fn begin_copy(&mut self, names: usize) -> Result<(), TableError> {
-        let larger = Rows::new(self.key, rows_for(self.rows.names + names))?;
+        let larger = Rows::new(
+            self.key,
+            rows_for(self.rows.names + names),
+            self.rows.columns(),
+        )?;
         self.larger = Some((larger, 0));
         Ok(())
     }
@@ -142,7 +163,7 @@ impl Table {
         if let Some((larger, copied)) = &mut self.larger {
             self.rows.for_each(*copied, rows, |name, counts| {
                 let hashed = larger.hash_and_words(name);
-                larger.set(name, hashed, |_| counts);
+                larger.set(name, hashed, |copy| copy.copy_from_slice(counts));
             });
             *copied = self.rows.len().min(copied.saturating_add(rows));
             if *copied < self.rows.len() {
@@ -155,6 +176,15 @@ impl Table {
             let _ = self.begin_copy(0); // where there can be no larger ones, `make_room` says so in time
         }
     }
+}
+
+/// Returns these counts by label.
+#[inline]
+fn by_label(counts: &[i64]) -> Counts {
+    let others = counts[CLASSES..]
+        .iter()
+        .fold(0, |sum: i64, &count| sum.wrapping_add(count));
+    [counts[0].wrapping_add(others), counts[SPAM]]
 }
 
 /// Returns how many rows a table for so many names has.

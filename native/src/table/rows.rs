@@ -5,23 +5,22 @@
 //! counts of zero.
 
 use super::names::{self, hash_and_words, HashedName};
-use super::{Counts, TableError, CLASSES};
+use super::{by_label, Counts, TableError, CLASSES};
 
 const MAX_ROWS: usize = 1 << 31;
-
-/// A name in three words, see `names`, and its counts.
-#[derive(Debug, Clone, Copy)]
-struct Row {
-    name: [u64; 3],
-    counts: Counts,
-}
+const NAME_WORDS: usize = 3;
 
 /// Rows, their slots and their long names. `names` and `sums` count those with a count other than zero.
+///
+/// The words of a row are its name, see `names`, and its count in each column.
 #[derive(Debug)]
 pub struct Rows {
     key: [u64; 2],
     slots: Vec<u64>,
-    rows: Vec<Row>,
+    words: Vec<i64>,
+    /// How many words a row has.
+    stride: usize,
+    len: usize,
     capacity: usize,
     long_names: Vec<u8>,
     pub names: usize,
@@ -48,19 +47,23 @@ enum Found {
 
 impl Rows {
     /// Returns room for so many names. The memory is taken when it is written to.
-    pub fn new(key: [u64; 2], capacity: usize) -> Result<Rows, TableError> {
+    pub fn new(key: [u64; 2], capacity: usize, columns: usize) -> Result<Rows, TableError> {
         if capacity > MAX_ROWS {
             return Err(TableError::Full);
         }
+        if columns < CLASSES {
+            return Err(TableError::Arguments);
+        }
         // Four of five slots at most are in use, in whole lines of the processor's cache.
         let slots = vec![0; (capacity + capacity / 4) / 8 * 8 + 8];
-        let rows = Vec::with_capacity(capacity);
+        let stride = NAME_WORDS + columns;
         huge_pages::ask_for(slots.as_ptr(), slots.capacity());
-        huge_pages::ask_for(rows.as_ptr(), rows.capacity());
         Ok(Rows {
             key,
             slots,
-            rows,
+            words: words_for(capacity, stride),
+            stride,
+            len: 0,
             capacity,
             long_names: Vec::new(),
             names: 0,
@@ -71,22 +74,38 @@ impl Rows {
 
     /// Returns how many rows are in use.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.len
+    }
+
+    /// Returns how many counts each name has.
+    pub fn columns(&self) -> usize {
+        self.stride - NAME_WORDS
+    }
+
+    /// Gives each row one more column, whose counts are zero. The rows keep their numbers.
+    pub fn add_column(&mut self) {
+        let mut words = words_for(self.capacity, self.stride + 1);
+        for row in self.words.chunks_exact(self.stride) {
+            words.extend_from_slice(row);
+            words.push(0);
+        }
+        self.words = words;
+        self.stride += 1;
     }
 
     /// Returns how many rows are free.
     pub fn room(&self) -> usize {
-        self.capacity - self.rows.len()
+        self.capacity - self.len
     }
 
     /// Returns whether so many rows are in use that it is time to copy them into more.
     pub fn are_nearly_full(&self) -> bool {
-        5 * self.rows.len() >= 4 * self.capacity
+        5 * self.len >= 4 * self.capacity
     }
 
     /// Returns the bytes of memory that are in use.
     pub fn bytes_used(&self) -> usize {
-        8 * self.slots.len() + std::mem::size_of::<Row>() * self.rows.len() + self.long_names.len()
+        8 * (self.slots.len() + self.words.len()) + self.long_names.len()
     }
 
     /// Returns the hash of a name, and its words: see `names`.
@@ -94,11 +113,32 @@ impl Rows {
         hash_and_words(self.key, name)
     }
 
-    /// Writes the counts of each name; zeros for a name without counts.
+    /// Writes the counts of each name by label; zeros for a name without counts.
+    pub fn look_up(&self, names: &[&[u8]], out: &mut [Counts]) {
+        let mut out = out.iter_mut();
+        self.find_all(names, |counts| {
+            if let Some(place) = out.next() {
+                *place = counts.map_or([0; CLASSES], by_label);
+            }
+        });
+    }
+
+    /// Writes the counts of each name in each column; zeros for a name without counts.
+    pub fn look_up_columns(&self, names: &[&[u8]], out: &mut [i64]) {
+        let mut out = out.chunks_exact_mut(self.columns());
+        self.find_all(names, |counts| match (out.next(), counts) {
+            (Some(place), Some(counts)) => place.copy_from_slice(counts),
+            (Some(place), None) => place.fill(0),
+            (None, _) => {}
+        });
+    }
+
+    /// Calls `report` with the counts of each name, in their order.
     ///
     /// One loop after the other: the processor fetches the lines of many slots at once, and then those of many rows,
     /// which are likely to be wanted, before any name is compared.
-    pub fn look_up(&self, names: &[&[u8]], out: &mut [Counts]) {
+    #[inline]
+    fn find_all<'a>(&'a self, names: &[&[u8]], mut report: impl FnMut(Option<&'a [i64]>)) {
         let mut sought = Vec::with_capacity(names.len());
         for name in names {
             let (hash, words) = hash_and_words(self.key, name);
@@ -114,16 +154,26 @@ impl Rows {
         for name in &mut sought {
             self.seek(name);
             if let Some(row) = row_in(name.content) {
-                prefetch(&self.rows[row].name);
-                prefetch(&self.rows[row].counts[CLASSES - 1]); // a row may lie in two lines
+                prefetch(&self.words[row * self.stride]);
+                prefetch(&self.words[row * self.stride + self.stride - 1]); // a row may lie in two lines
             }
         }
-        for ((counts, sought), name) in out.iter_mut().zip(&mut sought).zip(names) {
-            *counts = match self.find_sought(name, sought) {
-                Found::Row(row) => self.rows[row].counts,
-                Found::Nothing(_) => [0; CLASSES],
-            };
+        for (sought, name) in sought.iter_mut().zip(names) {
+            report(match self.find_sought(name, sought) {
+                Found::Row(row) => Some(self.counts(row)),
+                Found::Nothing(_) => None,
+            });
         }
+    }
+
+    #[inline]
+    fn row(&self, row: usize) -> &[i64] {
+        &self.words[row * self.stride..][..self.stride]
+    }
+
+    #[inline]
+    fn counts(&self, row: usize) -> &[i64] {
+        &self.row(row)[NAME_WORDS..]
     }
 
     /// Begins to fetch the slot where the search for a hash begins.
@@ -131,13 +181,13 @@ impl Rows {
         prefetch(&self.slots[self.first_slot(hash)]);
     }
 
-    /// Sets the counts of a name to what `change` makes of them, and returns them. There is room for it.
+    /// Has `change` change the counts of a name, and returns them, or nothing where it has no row. There is room for it.
     pub fn set(
         &mut self,
         name: &[u8],
         (hash, words): HashedName,
-        change: impl FnOnce(Counts) -> Counts,
-    ) -> Counts {
+        change: impl FnOnce(&mut [i64]),
+    ) -> Option<&[i64]> {
         let mut sought = Sought {
             hash,
             words,
@@ -145,39 +195,45 @@ impl Rows {
             content: 0,
         };
         self.seek(&mut sought);
-        let found = self.find_sought(name, &mut sought);
-        let before = match found {
-            Found::Row(row) => self.rows[row].counts,
-            Found::Nothing(_) => [0; CLASSES],
+        let (row, new_slot) = match self.find_sought(name, &mut sought) {
+            Found::Row(row) => (row, None),
+            Found::Nothing(slot) => (self.len, Some(slot)),
         };
-        let after = change(before);
-        if after == before {
-            return after;
+        let start = row * self.stride;
+        if new_slot.is_some() {
+            self.words.resize(start + self.stride, 0);
         }
-        match found {
-            Found::Row(row) => self.rows[row].counts = after,
-            Found::Nothing(slot) => {
-                self.add_row(name, words, after);
-                self.slots[slot] = hash << 32 | self.rows.len() as u64;
+        let counts = &mut self.words[start + NAME_WORDS..start + self.stride];
+        let was = any(counts);
+        change(counts);
+        let is = any(counts);
+        if let Some(slot) = new_slot {
+            if !is {
+                self.words.truncate(start);
+                return None;
             }
+            self.write_name(start, name, words);
+            self.len += 1;
+            self.slots[slot] = hash << 32 | self.len as u64;
         }
-        let (was, is) = (before != [0; CLASSES], after != [0; CLASSES]);
         if was != is {
             self.note_presence(name, is);
         }
-        after
+        Some(self.counts(row))
     }
 
     /// Calls `report` with the name and the counts of each name that has a count other than zero, of `count` rows from
     /// `first` on.
-    pub fn for_each(&self, first: usize, count: usize, mut report: impl FnMut(&[u8], Counts)) {
-        for row in self.rows.iter().skip(first).take(count) {
-            if row.counts != [0; CLASSES] {
-                match names::place_of_long_name(row.name) {
-                    Some(place) => report(&self.long_names[place], row.counts),
+    pub fn for_each(&self, first: usize, count: usize, mut report: impl FnMut(&[u8], &[i64])) {
+        for row in first..self.len.min(first.saturating_add(count)) {
+            let counts = self.counts(row);
+            if any(counts) {
+                let name = self.name_words(row);
+                match names::place_of_long_name(name) {
+                    Some(place) => report(&self.long_names[place], counts),
                     None => {
-                        let (bytes, length) = names::held_name(row.name);
-                        report(&bytes[..length], row.counts);
+                        let (bytes, length) = names::held_name(name);
+                        report(&bytes[..length], counts);
                     }
                 }
             }
@@ -223,14 +279,21 @@ impl Rows {
     /// Returns whether the row has this name; `short` are the words of a name that is not long.
     #[inline]
     fn has_name(&self, row: usize, name: &[u8], short: [u64; 3]) -> bool {
-        let words = self.rows[row].name;
+        let words = self.name_words(row);
         if name.len() <= names::MAX_SHORT {
             return words == short;
         }
         names::place_of_long_name(words).map_or(false, |place| self.long_names[place] == *name)
     }
 
-    fn add_row(&mut self, name: &[u8], short: [u64; 3], counts: Counts) {
+    #[inline]
+    fn name_words(&self, row: usize) -> [u64; NAME_WORDS] {
+        let words = self.row(row);
+        [words[0] as u64, words[1] as u64, words[2] as u64]
+    }
+
+    /// Writes a name into the row whose words begin at `start`.
+    fn write_name(&mut self, start: usize, name: &[u8], short: [u64; NAME_WORDS]) {
         let words = if name.len() <= names::MAX_SHORT {
             short
         } else {
@@ -238,10 +301,7 @@ impl Rows {
             self.long_names.extend_from_slice(name);
             names::long_name(at, name.len())
         };
-        self.rows.push(Row {
-            name: words,
-            counts,
-        });
+        self.words[start..start + NAME_WORDS].copy_from_slice(&words.map(|word| word as i64));
     }
 
     fn note_presence(&mut self, name: &[u8], is_there: bool) {
@@ -256,6 +316,19 @@ impl Rows {
             self.name_bytes -= name.len();
         }
     }
+}
+
+/// Returns whether a name with these counts is there.
+#[inline]
+fn any(counts: &[i64]) -> bool {
+    counts.iter().any(|&count| count != 0)
+}
+
+/// Returns room for the words of so many rows.
+fn words_for(rows: usize, stride: usize) -> Vec<i64> {
+    let words = Vec::with_capacity(rows * stride);
+    huge_pages::ask_for(words.as_ptr(), words.capacity());
+    words
 }
 
 /// Returns the row that is in a slot with this content.

@@ -123,7 +123,7 @@ def _describe(subject: _Subject, style: TableStyle, *, now: bool) -> str:
     if record.entry:
         entry = record.entry
         who = printable(f"{entry.source} {entry.actor}".rstrip())
-        lines.append(f"learned  {local_time(entry.learned_at)}  as {entry.class_name}  by {who}")
+        lines.append(f"learned  {local_time(entry.learned_at)}  as {entry.column}  by {who}")
     lines.append(f"now      {render_summary(record.explanation_now)}")
     if record.kind:
         lines += [f"kind     {describe_kind(record.kind)}", *_kind_lines(record.kind)]

@@ -39,7 +39,7 @@ async def run(options: argparse.Namespace, output: Output) -> int | None:
     async with open_running_redis(settings) as clients:
         if options.auto:
             model = make_model(settings, clients.client)
-            totals = await model.forget_automatic() if options.yes else (await model.stored_totals()).automatic
+            totals = await model.forget_automatic() if options.yes else (await model.stored_totals())[1]
             done = "dropped"
             learned = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, totals.messages, strict=True))
             what = f"{learned} learned without people, {totals.vocabulary_size} tokens"

@@ -158,7 +158,8 @@ def _measure_spool(state_dir: Path) -> SpoolBacklog:
 async def _collect_model_summary(
     settings: Settings, model: Model, checked_messages: RecentMessages | None
 ) -> ModelSummary:
-    totals, automatic, _ = await model.stored_totals()
+    people, automatic = await model.stored_totals()
+    totals = people.by_label
     return ModelSummary(
         name=settings.model.name,
         state=model_state(

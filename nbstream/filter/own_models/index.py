@@ -23,7 +23,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.mirror.follower import Followed, position_of
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.scan import scan_keys
-from nbstream.store.model.totals import StoredTotals
+from nbstream.store.model.scripts import read_totals
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
@@ -335,7 +335,7 @@ class OwnModelIndex:
                 replies = await pipe.execute()
         models, left = [], iter(replies)
         for name, used_at in found:
-            totals = StoredTotals.of_hash(next(left)).people
+            totals = read_totals(next(left))[0].by_label
             stored = _TOKEN_BYTES * sum(next(left) for _ in CLASSES) + _MESSAGE_BYTES * sum(totals.messages)
             models.append(ListedModel(name, used_at, totals, stored))
         return models

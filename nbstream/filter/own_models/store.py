@@ -219,7 +219,7 @@ class OwnModels:
         if self._listed.may_have(name):
             return None
         if name not in self._untaught:
-            nothing = LoadedCounts(make_counts(self._library), ClassCounts(), 0, PrequentialScores(), NO_CHANGE)
+            nothing = LoadedCounts(make_counts(self._library), ClassCounts(), PrequentialScores(), NO_CHANGE)
             self._untaught[name] = OwnCounts(self._make_model(name), nothing)
             if len(self._untaught) > _MAX_UNTAUGHT:
                 self._untaught.popitem(last=False)

@@ -9,7 +9,8 @@
 --       then for each column its name, and the counts of the tokens when they were chosen, separated by spaces
 -- A token that has another count by now was learned or unlearned meanwhile and stays as it is. Therefore neither a
 -- repetition after a lost reply nor a second daemon that chose the same tokens removes anything twice. Returns the
--- stream id of the change and the number of tokens, or false where nothing was to be removed: nothing was changed then.
+-- stream id of the change and the number of tokens, or false where nothing was to be removed, or where the vocabulary has
+-- one more column by now: nothing was changed then.
 --
 -- The totals stay the sums of the counts. The first write and the first check are a HDEL: a Redis that is out of memory
 -- allows it, and then the others too.
@@ -18,14 +19,19 @@ local totals_key, changes_key, sequence_key = unpack(KEYS, 1, 3)
 local stop_size, max_changes, joined_tokens, vocabulary_field, packed_names = unpack(ARGV, 1, 5)
 stop_size = tonumber(stop_size)
 
-local tokens, columns = {}, {}
+local tokens, columns, is_given = {}, {}, {}
 for token in string.gmatch(joined_tokens, '[^\n]+') do tokens[#tokens + 1] = token end
 for i = 4, #KEYS do
   local column = {name = ARGV[2 * i - 2], key = KEYS[i], counts = {}}
   column.to_delete, column.resulting, column.removed = {}, {}, 0
   for count in string.gmatch(ARGV[2 * i - 1], '%S+') do column.counts[#column.counts + 1] = count end
   column.stored = redis.call('HMGET', column.key, unpack(tokens))
-  columns[#columns + 1] = column
+  columns[#columns + 1], is_given[column.name] = column, true
+end
+for _, field in ipairs(redis.call('HKEYS', totals_key)) do
+  local name = string.match(field, '^tokens:(.+)')
+  local is_automatic = name and string.find(name, ':', 1, true) ~= nil
+  if name and is_automatic == (vocabulary_field ~= 'vocabulary') and not is_given[name] then return false end
 end
 
 -- table.concat writes only 14 digits of a number, "%.0f" writes all of them.

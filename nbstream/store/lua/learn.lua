@@ -7,8 +7,8 @@
 -- An import refuses all lessons with an error, and so does a removal: the key expires after one that was killed.
 --
 -- A column is what one class was learned as, by people or automatically. People's columns have one vocabulary, the
--- automatic ones another. The name of an automatic column ends in its generation: in a former one nothing is changed,
--- and a ledger entry of a former one is as good as none.
+-- automatic ones another. The totals name all columns that anything was learned in. The name of an automatic column ends
+-- in its generation: in a former one nothing is changed, and a ledger entry of a former one is as good as none.
 --
 -- The caller has summed what the lessons add to each count. Counts stay below 2^53, so that Lua's numbers hold them
 -- exactly. A count that reaches zero is deleted. No count is ever clamped: (+1,-1) and (-1,+1) must both give 0. The
@@ -38,7 +38,7 @@ local names,  -- the distinct names of tokens and then of sums to which the less
   max_history_records,  -- about how many records stay in the history
   max_prequential_scores,  -- how many prequential scores of ham and of spam stay
   ledger_seconds,  -- after how many seconds a new ledger entry expires
-  column_count,  -- the number of columns: with each that is changed, all that share its vocabulary
+  column_count,  -- the number of columns to which the lessons add
   lesson_count = unpack(ARGV, 1, 10)  -- the number of lessons
 -- The next arguments are those of each column, and then those of each lesson.
 
@@ -47,7 +47,22 @@ column_count, lesson_count = tonumber(column_count), tonumber(lesson_count)
 if redis.call('EXISTS', importing_key) == 1 then
   return redis.error_reply('IMPORTING lessons are refused until an import into this model or its removal ends; repeat one that was killed')
 end
-local current_generation = redis.call('HGET', totals_key, 'generation') or '0'
+local total_of, learned_columns = {}, {}
+local stored_totals = redis.call('HGETALL', totals_key)
+for i = 1, #stored_totals, 2 do
+  local field = stored_totals[i]
+  local column = string.match(field, '^messages:(.+)') or string.match(field, '^tokens:(.+)')
+  total_of[field] = stored_totals[i + 1]
+  if column then learned_columns[column] = true end
+end
+local current_generation = total_of.generation or '0'
+
+-- Returns the field with the size of the vocabulary that has this column; nil for a column of a former generation.
+local function vocabulary_field(column)
+  local generation = string.match(column, ':(%d+)$')
+  if not generation then return 'vocabulary' end
+  return generation == current_generation and 'vocabulary:auto' or nil
+end
 
 local columns, groups, next_argument = {}, {}, 11  -- a group: the columns with the same vocabulary
 for i = 1, column_count do
@@ -56,9 +71,8 @@ for i = 1, column_count do
     messages,  -- by how much the number of messages grows
     weight = unpack(ARGV, next_argument, next_argument + 3)  -- by how much the summed weight of the tokens grows
   next_argument = next_argument + 4
-  local generation = string.match(name, ':(%d+)$')
-  if not generation or generation == current_generation then
-    local field = generation and 'vocabulary:auto' or 'vocabulary'
+  local field = vocabulary_field(name)
+  if field then
     local group = groups[field]
     if not group then
       group = {field = field, vocabulary = 0, touched = {}, untouched = {}}
@@ -73,9 +87,17 @@ for i = 1, column_count do
       resulting = {},
     }
     columns[#columns + 1] = column
-    local list = column.additions and group.touched or group.untouched
-    list[#list + 1] = column
+    if column.additions then
+      group.touched[#group.touched + 1] = column
+      learned_columns[name] = nil
+    end
   end
+end
+-- The keys of the counts of a model differ in the column at their end.
+local counts_prefix = string.sub(totals_key, 1, -#'totals' - 1) .. 'counts:'
+for name in pairs(learned_columns) do
+  local group = groups[vocabulary_field(name) or '']
+  if group then group.untouched[#group.untouched + 1] = counts_prefix .. name end
 end
 -- What happens to the prequential scores: words and prequential scores in turn.
 local scores_of = {
@@ -129,12 +151,12 @@ local function text(number)
 end
 
 -- Returns by how much the vocabulary grows, given the tokens that the touched columns begin (1) or cease (-1) to have:
--- a token that an untouched one has was in the vocabulary before, and stays there.
+-- a token that an untouched one, under these keys, has was in the vocabulary before, and stays there.
 local function vocabulary_growth(untouched, tokens, growth)
   if #tokens == 0 then return 0 end
   local is_elsewhere, sum = {}, 0
-  for _, column in ipairs(untouched) do
-    local counts = redis.call('HMGET', column.counts_key, unpack(tokens))
+  for _, counts_key in ipairs(untouched) do
+    local counts = redis.call('HMGET', counts_key, unpack(tokens))
     for i = 1, #tokens do
       if counts[i] and tonumber(counts[i]) > 0 then is_elsewhere[i] = true end
     end
@@ -151,12 +173,15 @@ for _, column in ipairs(columns) do
   total_fields[#total_fields + 1], amounts[#amounts + 1] = 'tokens:' .. column.name, column.weight
 end
 for _, group in ipairs(groups) do total_fields[#total_fields + 1] = group.field end
-local totals = #total_fields > 0 and redis.call('HMGET', totals_key, unpack(total_fields)) or {}
-for i = 1, #total_fields do totals[i] = (totals[i] or 0) + 0 end
+local totals = {}
+for i, field in ipairs(total_fields) do totals[i] = (total_of[field] or 0) + 0 end
 
 -- From here on Redis refuses nothing. The ledger entries were read as hashes.
 check_writes(totals_key, 'hash', 'HSET', 'HDEL', 'HGETALL')
 for _, column in ipairs(columns) do check_writes(column.counts_key, 'hash', 'HMGET', 'HSET', 'HDEL') end
+for _, group in ipairs(groups) do
+  for _, counts_key in ipairs(group.untouched) do check_writes(counts_key, 'hash', 'HMGET') end
+end
 for _, scores in pairs(scores_of) do
   check_writes(scores.key, 'zset', 'ZADD', 'ZREM', 'ZREMRANGEBYRANK', 'ZRANGE')
 end
@@ -208,7 +233,8 @@ local function add_to_columns(group, before_first, size, name_list, writes)
         note_presence(i, before > 0, after > 0)
       end
     end
-    if set_length > 0 then writes[#writes + 1] = {'HSET', key, to_set} end
+    -- These come first: a Redis that is out of memory refuses them, and with them the script.
+    if set_length > 0 then table.insert(writes, 1, {'HSET', key, to_set}) end
     if #to_delete > 0 then writes[#writes + 1] = {'HDEL', key, to_delete} end
   end
   if touches_several then

@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, is_sum
-from nbstream.bayes.kinds import automatic_columns
+from nbstream.bayes.counts import is_sum
+from nbstream.bayes.kinds import is_automatic
 from nbstream.logs import event_fields
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model import ledger
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from nbstream.bayes.counts import Counts
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.model import Model
 
@@ -93,16 +94,18 @@ class Evictor:
         A mended token had a count below zero and has none now. ``automatic``: of the tokens that were learned
         without people. Raises ``StoreUnavailable``.
         """
-        started = time.monotonic()
-        snapshot = self._mirror.snapshot(automatic=automatic)
-        candidates = await asyncio.to_thread(EvictionCandidates, *snapshot, automatic=automatic)
+        started, counts = time.monotonic(), self._mirror.group(automatic=automatic)
+        columns = counts.column_totals.columns
+        candidates = await asyncio.to_thread(EvictionCandidates, counts, columns)
+        if candidates.counts.shape[1] != len(columns):  # one came meanwhile: next time
+            return 0
         mended = await self._evict_tokens(candidates, np.flatnonzero(candidates.below_zero), None)
         candidates.clip_counts_below_zero()
         target_size = int(TARGET_SHARE * self._limit)
         surplus = candidates.vocabulary_size - target_size
         evicted = 0
         if surplus > 0:
-            async for packed_tokens in self._model.ledger_tokens(await self._columns(automatic)):
+            async for packed_tokens in self._model.ledger_tokens(columns):
                 await asyncio.to_thread(candidates.mark_live, packed_tokens)
             number = surplus + int(_SPARE_SHARE * self._limit)
             indices = await asyncio.to_thread(candidates.least_useful, number)
@@ -120,14 +123,7 @@ class Evictor:
         return evicted + mended
 
     def _vocabulary_size(self, automatic: bool) -> int:
-        totals = self._mirror.automatic_totals if automatic else self._mirror.totals
-        return 0 if totals is None else totals.vocabulary_size
-
-    async def _columns(self, automatic: bool) -> Sequence[str]:
-        """Return the columns of the tokens. The counts of a former generation are not those of the next one."""
-        if not automatic:
-            return CLASSES
-        return automatic_columns((await self._mirror.look_up_automatic(())).generation)
+        return self._mirror.group(automatic=automatic).totals.vocabulary_size
 
     async def _evict_tokens(
         self, candidates: EvictionCandidates, indices: NDArray[np.intp], target_size: int | None
@@ -141,7 +137,9 @@ class Evictor:
         while first < len(indices):
             stop_if_cancelled()
             surplus = (
-                len(indices) if target_size is None else self._vocabulary_size(candidates.automatic) - target_size
+                len(indices)
+                if target_size is None
+                else self._vocabulary_size(is_automatic(candidates.columns[0])) - target_size
             )
             batch = indices[first : first + max(0, min(surplus, _TOKENS_PER_STEP * _CONCURRENT_STEPS))]
             if not len(batch):
@@ -162,8 +160,7 @@ class Evictor:
         self, candidates: EvictionCandidates, indices: NDArray[np.intp], target_size: int | None
     ) -> int:
         tokens = [candidates.tokens[index] for index in indices.tolist()]
-        counts, columns = candidates.counts[indices], await self._columns(candidates.automatic)
-        eviction = await self._model.evict(tokens, counts, target_size, columns)
+        eviction = await self._model.evict(tokens, candidates.counts[indices], target_size, candidates.columns)
         if not eviction:
             return 0
         if target_size is not None:
@@ -173,17 +170,18 @@ class Evictor:
 
 
 class EvictionCandidates:
-    """The tokens of the mirror at one moment, their counts, and which of them are in live ledger entries.
+    """The tokens of ``counts`` at one moment, their counts in ``columns``, and which are in live ledger entries.
 
     Tokens of the ledger are looked up by their hash, 8 bytes each: the memory is bounded by the tokens of the
     mirror, not by the ledger.
     """
 
-    def __init__(self, names: Sequence[bytes], counts: NDArray[np.int64], *, automatic: bool = False) -> None:
-        self.automatic = automatic
+    def __init__(self, counts: Counts, columns: Sequence[str]) -> None:
+        self.columns = columns
+        names, rows = counts.snapshot_columns()
         token_indices = [index for index, name in enumerate(names) if not is_sum(name)]
         self.tokens = [names[index] for index in token_indices]
-        self.counts = counts[token_indices]
+        self.counts = rows[token_indices]
         self.live = np.zeros(len(self.tokens), dtype=np.bool_)
         hashes = np.fromiter(map(hash, self.tokens), np.int64, len(self.tokens))
         self._hash_order = np.argsort(hashes)

@@ -10,18 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nbstream.bayes.counts import CLASSES, AutomaticCounts, ChangePosition, ClassCounts
-from nbstream.bayes.kinds import automatic_columns, is_automatic, label_of
+from nbstream.bayes.counts import ChangePosition
+from nbstream.bayes.kinds import is_automatic
 from nbstream.bayes.table_counts import make_counts
 from nbstream.store.mirror.follower import READ_COUNT, RescanNeeded
 from nbstream.store.model.scan import scan_counts, scan_prequential_scores
-from nbstream.store.model.scripts import changed_counts, is_of_model, lesson_count
-from nbstream.store.model.totals import StoredTotals
+from nbstream.store.model.scripts import changed_counts, is_of_model, lesson_count, read_totals_in_turn
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
     import ctypes
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from nbstream.bayes.counts import Counts
     from nbstream.policy.thresholds import PrequentialScores
@@ -32,14 +31,13 @@ if TYPE_CHECKING:
 class LoadedCounts:
     """The counts of a model in memory, complete up to the change at ``position``.
 
-    ``counts`` are what people taught, ``automatic`` what was learned without them, in columns of ``generation``.
-    They are apart, so that a token of one takes no room in the other. ``name_in_changes`` tells the changes of the
-    model from those of others in the same stream.
+    ``counts`` are what people taught, ``automatic`` what was learned without them. They are apart, so that a
+    token of one takes no room in the other. ``name_in_changes`` tells the changes of the model from those of
+    others in the same stream.
     """
 
     counts: Counts
     automatic: Counts
-    generation: int
     prequential_scores: PrequentialScores
     position: ChangePosition
     name_in_changes: str = ""
@@ -61,26 +59,17 @@ class LoadedCounts:
             self.position = ChangePosition.of(entry_id, sequence)
             return
         tokens, columns = changed_counts(fields)
-        totals = StoredTotals.of_pairs(fields[b"totals"].split())
+        totals = read_totals_in_turn(fields[b"totals"].split())
         self.prequential_scores.apply_change(fields)
         self.position = ChangePosition.of(entry_id, sequence)
         for column, values in columns:
-            counts = self.automatic if is_automatic(column) else self.counts
-            counts.set_column(tokens, CLASSES.index(label_of(column)), values)
-        self.set_totals(totals)
+            self.group(automatic=is_automatic(column)).set_column(tokens, column, values)
+        for counts, of_group in zip((self.counts, self.automatic), totals, strict=True):
+            counts.set_totals(of_group)
 
-    def set_totals(self, totals: StoredTotals) -> None:
-        """Set the totals as a whole."""
-        self.counts.set_totals(totals.people)
-        self.automatic.set_totals(totals.automatic)
-
-    def columns(self, *, automatic: bool) -> Counts:
+    def group(self, *, automatic: bool) -> Counts:
         """Return what was learned without people, or what they taught."""
         return self.automatic if automatic else self.counts
-
-    def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
-        """Return the counts of ``tokens`` as they were learned without people."""
-        return AutomaticCounts(*self.automatic.look_up_with_totals(tokens), self.generation)
 
 
 async def load_counts(model: Model, library: ctypes.CDLL | None, *, has_automatic: bool = True) -> LoadedCounts:
@@ -90,18 +79,18 @@ async def load_counts(model: Model, library: ctypes.CDLL | None, *, has_automati
     be learned without people. Raises ``StoreUnavailable`` and ``RescanNeeded``.
     """
     start = await model.position()
-    people, automatic, generation = start.totals
-    counts = make_counts(library, people.vocabulary_size)
-    automatic_counts = make_counts(library, automatic.vocabulary_size) if has_automatic else ClassCounts()
-    with store_errors():
-        await scan_counts(model.client, model.keys, CLASSES, counts)
-        if has_automatic:
-            await scan_counts(model.client, model.keys, automatic_columns(generation), automatic_counts)
-        prequential_scores = await scan_prequential_scores(model.client, model.keys)
-    loaded = LoadedCounts(
-        counts, automatic_counts, generation, prequential_scores, start.change, model.keys.name_in_changes
+    counts = make_counts(library, start.people.vocabulary_size, start.people.columns)
+    automatic = make_counts(
+        library if has_automatic else None, start.automatic.vocabulary_size, start.automatic.columns
     )
-    loaded.set_totals(start.totals)
+    with store_errors():
+        await scan_counts(model.client, model.keys, counts)
+        if has_automatic:
+            await scan_counts(model.client, model.keys, automatic)
+        prequential_scores = await scan_prequential_scores(model.client, model.keys)
+    counts.set_totals(start.people)
+    automatic.set_totals(start.automatic)
+    loaded = LoadedCounts(counts, automatic, prequential_scores, start.change, model.keys.name_in_changes)
     await replay(model, loaded)
     return loaded
 

@@ -15,9 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nbstream.bayes.counts import CLASSES, ChangePosition, Totals
+from nbstream.bayes.counts import ChangePosition, Totals
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.mirror.follower import Followed, StreamEntries
@@ -26,16 +24,16 @@ from nbstream.store.mirror.loading import LoadedCounts, load_counts
 if TYPE_CHECKING:
     import ctypes
 
+    import numpy as np
     from numpy.typing import NDArray
 
-    from nbstream.bayes.counts import AutomaticCounts
+    from nbstream.bayes.counts import Counts
     from nbstream.engine.table import Table
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
 
 _APPLIED_SECONDS = 5.0
-_NO_ROWS = np.zeros((0, len(CLASSES)), np.int64)
 
 
 class Mirror(Followed):
@@ -49,7 +47,6 @@ class Mirror(Followed):
         self.model = model
         self._library = library
         self._loaded: LoadedCounts | None = None
-        self._last_totals: tuple[ChangePosition, Totals] | None = None
         self._progress = asyncio.Event()
         self._has_ended = False
         self.loads = 0
@@ -79,7 +76,7 @@ class Mirror(Followed):
             return [
                 automatic
                 for automatic in (False, True)
-                if loaded and loaded.columns(automatic=automatic).distinct_tokens > tokens
+                if loaded and loaded.group(automatic=automatic).distinct_tokens > tokens
             ]
 
         await self._wait_until(lambda: bool(larger()))
@@ -112,11 +109,7 @@ class Mirror(Followed):
     @property
     def totals(self) -> Totals | None:
         """The totals of what people taught as this mirror knows them; None before the first load."""
-        if self._loaded is None:
-            return None
-        if self._last_totals is None or self._last_totals[0] is not self.position:
-            self._last_totals = self.position, self._loaded.counts.totals
-        return self._last_totals[1]
+        return None if self._loaded is None else self._loaded.counts.totals
 
     @property
     def automatic_totals(self) -> Totals | None:
@@ -129,13 +122,19 @@ class Mirror(Followed):
         totals = self.totals
         return 0 if totals is None else totals.vocabulary_size
 
-    def snapshot(self, *, automatic: bool = False) -> tuple[list[bytes], NDArray[np.int64]]:
+    def snapshot(self) -> tuple[list[bytes], NDArray[np.int64]]:
         """Return all names of tokens and sums that people taught, and their counts, shape (names, classes).
 
-        With ``automatic`` those are meant that were learned without people. Takes 30 ms for half a million tokens.
+        Takes 30 ms for half a million tokens. Raises ``StoreUnavailable`` before the first load.
+        """
+        return self._loaded_counts().counts.snapshot()
+
+    def group(self, *, automatic: bool) -> Counts:
+        """Return the counts that were learned without people, or those that they taught.
+
         Raises ``StoreUnavailable`` before the first load.
         """
-        return self._loaded_counts().columns(automatic=automatic).snapshot()
+        return self._loaded_counts().group(automatic=automatic)
 
     @property
     def native_table(self) -> Table | None:
@@ -150,14 +149,14 @@ class Mirror(Followed):
 
         Raises ``StoreUnavailable`` before the first load.
         """
-        counts = self._loaded_counts().counts
-        if not tokens and (totals := self.totals):  # as for each message that asks whether anything was taught
-            return _NO_ROWS, totals
-        return counts.look_up_with_totals(tokens)
+        return self._loaded_counts().counts.look_up_with_totals(tokens)
 
-    async def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
-        """Return the counts of ``tokens`` as they were learned without people; it never waits, as ``look_up``."""
-        return self._loaded_counts().look_up_automatic(tokens)
+    async def look_up_columns(
+        self, tokens: Sequence[bytes], *, automatic: bool = False
+    ) -> tuple[NDArray[np.int64], Totals]:
+        """Return the counts of ``tokens`` in each of the columns of the totals, and these; it never waits."""
+        counts = self.group(automatic=automatic)
+        return counts.look_up_columns(tokens), counts.column_totals
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums, shape (n, classes); never waits.

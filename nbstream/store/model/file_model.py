@@ -1,7 +1,7 @@
 """A model in one file: what a ``Model`` does for the filter, with SQLite in place of Redis.
 
 Rules: the same lessons give the same counts as in Redis, to the last digit. A lesson is one transaction, and it is
-on the disk when ``commit_lesson`` returns. Several processes may use one file: each look-up sees all lessons that
+on the disk when ``commit_lessons`` returns. Several processes may use one file: each look-up sees all lessons that
 are committed, and writers wait for each other. A file has no false-positive budgets. It belongs
 on a local disk, because SQLite relies on its locks (https://sqlite.org/wal.html). A file that is made here is
 readable by its owner alone, because it has words of private mail.
@@ -13,16 +13,19 @@ and adds those of the new ones. A file without a single byte is taken for a new 
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, AutomaticCounts, ClassCounts, Totals
+from nbstream.bayes.counts import ClassCounts, Totals, rows_by_label
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
@@ -50,12 +53,10 @@ _CHECKSUM_MODULUS = 2**63  # SQLite has signed integers of 64 bits
 
 _SCHEMA = """
 CREATE TABLE signature (field TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE counts (name BLOB PRIMARY KEY, ham INTEGER NOT NULL, spam INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE totals (
-    ham_messages INTEGER NOT NULL, spam_messages INTEGER NOT NULL,
-    ham_tokens INTEGER NOT NULL, spam_tokens INTEGER NOT NULL,
-    vocabulary INTEGER NOT NULL, changes INTEGER NOT NULL, checksum INTEGER NOT NULL
-);
+CREATE TABLE counts (
+    name BLOB, class TEXT, count INTEGER NOT NULL, PRIMARY KEY (name, class)
+) WITHOUT ROWID;
+CREATE TABLE totals (content TEXT NOT NULL, changes INTEGER NOT NULL, checksum INTEGER NOT NULL);
 CREATE TABLE ledger (
     message_key TEXT PRIMARY KEY, version BLOB, label BLOB, weight BLOB, tokens BLOB, sums BLOB, learned_at BLOB,
     source BLOB, actor BLOB, score BLOB, first BLOB, change BLOB
@@ -63,12 +64,10 @@ CREATE TABLE ledger (
 """
 _SELECT_SCHEMA = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name"
 _SELECT_ROWS = ("SELECT * FROM signature", "SELECT * FROM counts", "SELECT * FROM ledger")
-_SELECT_SUMS = """
-SELECT (SELECT count(*) FROM ledger WHERE label = 'ham'), (SELECT count(*) FROM ledger WHERE label = 'spam'),
-    ifnull(sum(ham), 0), ifnull(sum(spam), 0), count(*)
-FROM counts WHERE NOT (substr(name, 1, 1) = X'3D' AND instr(name, X'3A') = 0)
-"""
-"""What the totals are the sums of; ``bayes.counts`` says which names are those of sums, and not in them."""
+_ARE_TOKENS = "NOT (substr(name, 1, 1) = X'3D' AND instr(name, X'3A') = 0)"  # see ``bayes.counts.is_sum``
+_SELECT_MESSAGES = "SELECT label, count(*) FROM ledger GROUP BY label"
+_SELECT_WEIGHTS = f"SELECT class, sum(count) FROM counts WHERE {_ARE_TOKENS} GROUP BY class"  # noqa: S608
+_SELECT_VOCABULARY = f"SELECT count(DISTINCT name) FROM counts WHERE {_ARE_TOKENS}"  # noqa: S608
 
 
 class FileModel:
@@ -123,12 +122,26 @@ class FileModel:
         if found != "ok":
             raise self._damaged(found)
         found_totals = self._database.execute("SELECT * FROM totals").fetchall()
-        *totals, checksum = found_totals[0] if len(found_totals) == 1 else (None,)
+        *row, checksum = found_totals[0] if len(found_totals) == 1 else (None,)
         rows = chain.from_iterable(map(self._database.execute, _SELECT_ROWS))
-        if checksum != _sum_hashes(chain([tuple(totals)], rows)):
+        if checksum != _sum_hashes(chain([tuple(row)], rows)):
             raise self._damaged("its checksum is another")
-        if tuple(totals[:-1]) != self._database.execute(_SELECT_SUMS).fetchone():
+        if self._totals()[0] != self._sums_of_counts():
             raise self._damaged("its totals are not the sums of its counts")
+
+    def _sums_of_counts(self) -> Totals:
+        """Return the totals as they are by the counts and the ledger."""
+        messages, weights = (dict(self._database.execute(query)) for query in (_SELECT_MESSAGES, _SELECT_WEIGHTS))
+        (vocabulary,) = self._database.execute(_SELECT_VOCABULARY).fetchone()
+        columns = self._totals()[0].columns
+        others = sorted((messages.keys() | weights.keys()) - {*columns})
+        columns = (*columns, *map(str, others))
+        return Totals(
+            tuple(messages.get(column, 0) for column in columns),
+            tuple(weights.get(column, 0) for column in columns),
+            vocabulary,
+            columns,
+        )
 
     def _damaged(self, reason: object) -> StoreIncompatible:
         return StoreIncompatible(f"{self._path} is damaged, or no model: {reason}; put back a copy of it")
@@ -155,18 +168,23 @@ class FileModel:
         self._database.close()
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """The counts of ``tokens``, shape (n, classes), and the totals after the same lesson."""
-        with self._transaction("DEFERRED"):
-            return self._rows(tokens), self._totals()[0]
+        """The counts of ``tokens`` by label, shape (n, classes), and the totals after the same lesson."""
+        counts, totals = await self.look_up_columns(tokens)
+        return rows_by_label(counts), totals.by_label
 
-    async def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
-        """Nothing: a model in a file is taught by people alone."""
-        return AutomaticCounts(np.zeros((len(tokens), len(CLASSES)), np.int64), Totals(), 0)
+    async def look_up_columns(
+        self, tokens: Sequence[bytes], *, automatic: bool = False
+    ) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens`` in each of the columns of the totals; a file is taught by people alone."""
+        if automatic:
+            return np.zeros((len(tokens), 2), np.int64), Totals(columns=automatic_columns(0))
+        with self._transaction("DEFERRED"):
+            totals = self._totals()[0]
+            return self._rows(tokens, totals.columns), totals
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
-        """The counts of these sums, shape (n, classes): the very same array until one of them changes."""
-        with self._store_errors():
-            rows = self._rows(names)
+        """The counts of these sums by label, shape (n, classes): the very same array until one of them changes."""
+        rows, _ = await self.look_up(names)
         known = self._sums.get(names)
         if known is None or not np.array_equal(known, rows):
             known = self._sums[names] = rows
@@ -215,54 +233,61 @@ class FileModel:
         if (present.version if present else None) != (old.version if old else None):
             return LedgerConflict(present)
         totals, changes, checksum = self._totals()
-        names = list({name: None for entry in (old, new) if entry for name in (*entry.tokens, *dict(entry.sums))})
-        counts, rows = ClassCounts(), self._rows(names)
+        entries = [entry for entry in (old, new) if entry]
+        names = list({name: None for entry in entries for name in (*entry.tokens, *dict(entry.sums))})
+        columns = tuple(dict.fromkeys([*totals.columns, *[entry.column for entry in entries]]))
+        counts, rows = ClassCounts(columns), self._rows(names, columns)
         counts.set_counts(names, rows)
         counts.set_totals(totals)
         apply_lesson(counts, old, new)
-        checksum += self._write_rows(names, rows, counts.look_up(names))
+        checksum += self._write_rows(names, columns, rows, counts.look_up_columns(names))
         checksum += self._write_entry(message_key, new, change := _change_id(changes + 1))
-        self._write_totals(counts.totals, changes + 1, checksum)
+        self._write_totals(counts.column_totals, changes + 1, checksum)
         return change
 
-    def _rows(self, names: Sequence[bytes]) -> NDArray[np.int64]:
-        found: dict[bytes, tuple[int, int]] = {}
+    def _rows(self, names: Sequence[bytes], columns: Sequence[str]) -> NDArray[np.int64]:
+        places = {column: place for place, column in enumerate(columns)}
+        numbers = {name: number for number, name in enumerate(names)}
+        rows = np.zeros((len(names), len(columns)), np.int64)
         for start in range(0, len(names), _NAMES_AT_A_TIME):
             some = names[start : start + _NAMES_AT_A_TIME]
             marks = ",".join("?" * len(some))
-            query = f"SELECT name, ham, spam FROM counts WHERE name IN ({marks})"  # noqa: S608 - question marks
-            found |= {name: (ham, spam) for name, ham, spam in self._database.execute(query, some)}
-        rows = [found.get(name, (0, 0)) for name in names]
-        try:
-            return np.array(rows, np.int64).reshape(len(names), len(CLASSES))
-        except (TypeError, ValueError) as error:
-            raise self._damaged(error) from error
+            query = f"SELECT name, class, count FROM counts WHERE name IN ({marks})"  # noqa: S608 - question marks
+            try:
+                for name, column, count in self._database.execute(query, some):
+                    rows[numbers[name], places[column]] = count
+            except (KeyError, OverflowError, TypeError, ValueError) as error:
+                raise self._damaged(error) from error
+        return rows
 
-    def _write_rows(self, names: Sequence[bytes], old: NDArray[np.int64], new: NDArray[np.int64]) -> int:
+    def _write_rows(
+        self, names: Sequence[bytes], columns: Sequence[str], old: NDArray[np.int64], new: NDArray[np.int64]
+    ) -> int:
         """Replace the ``old`` counts of these names by ``new`` ones, and return what the checksum grows by."""
-        before, after = _stored_rows(names, old), _stored_rows(names, new)
-        left = {name for name, *_ in after}
-        self._database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", after)
+        before, after = (_stored_rows(names, columns, rows) for rows in (old, new))
         self._database.executemany(
-            "DELETE FROM counts WHERE name = ?", [(name,) for name, *_ in before if name not in left]
+            "DELETE FROM counts WHERE name = ? AND class = ?", [row[:2] for row in before.difference(after)]
         )
+        self._database.executemany("INSERT INTO counts VALUES (?, ?, ?)", after.difference(before))
         return _sum_hashes(after) - _sum_hashes(before)
 
     def _totals(self) -> tuple[Totals, int, int]:
         """Return the totals, the number of changes, and the checksum of all rows but that of the totals."""
         row = self._database.execute("SELECT * FROM totals").fetchone()
-        if row is None or not all(isinstance(value, int) for value in row):
-            raise self._damaged("its totals are no numbers")
-        *values, vocabulary, changes, checksum = row
-        totals = Totals((values[0], values[1]), (values[2], values[3]), vocabulary)
-        return totals, changes, checksum - _sum_hashes([row[:-1]])
+        try:
+            content, changes, checksum = row
+            messages, weights, vocabulary, columns = json.loads(content).values()
+            totals = Totals(tuple(messages), tuple(weights), vocabulary, tuple(columns))
+            return totals, changes, checksum - _sum_hashes([row[:-1]])
+        except (AttributeError, TypeError, ValueError) as error:
+            raise self._damaged("its totals are no numbers") from error
 
     def _write_totals(self, totals: Totals, changes: int, checksum: int) -> None:
         """Write the totals; ``checksum`` is that of all other rows."""
         self._database.execute("DELETE FROM totals")
-        values = (*totals.messages, *totals.token_weights, totals.vocabulary_size, changes)
+        values = json.dumps(asdict(totals)), changes
         checksum = (checksum + _sum_hashes([values])) % _CHECKSUM_MODULUS
-        self._database.execute("INSERT INTO totals VALUES (?, ?, ?, ?, ?, ?, ?)", (*values, checksum))
+        self._database.execute("INSERT INTO totals VALUES (?, ?, ?)", (*values, checksum))
 
     def _entry(self, message_key: str) -> LedgerEntry | None:
         fields = ", ".join(_LEDGER_FIELDS)
@@ -314,9 +339,12 @@ class FileModel:
             raise StoreUnavailable(f"{self._path}: {error}") from error
 
 
-def _stored_rows(names: Sequence[bytes], rows: NDArray[np.int64]) -> list[tuple[bytes, int, int]]:
-    """Return the rows of the table of counts for these counts; counts of 0 have none."""
-    return [(name, ham, spam) for name, (ham, spam) in zip(names, rows.tolist(), strict=True) if ham or spam]
+def _stored_rows(
+    names: Sequence[bytes], columns: Sequence[str], rows: NDArray[np.int64]
+) -> set[tuple[bytes, str, int]]:
+    """Return the rows of the table of counts for these counts; a count of 0 has none."""
+    places = zip(*map(np.ndarray.tolist, np.nonzero(rows)), strict=True)
+    return {(names[row], columns[column], int(rows[row, column])) for row, column in places}
 
 
 def _sum_hashes(rows: Iterable[tuple[object, ...]]) -> int:

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nbstream.bayes.kinds import is_automatic, kind_of_packed_sums, label_of
+from nbstream.bayes.kinds import is_automatic, kind_of, label_of
 from nbstream.errors import StoreIncompatible
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import LedgerEntry
@@ -269,8 +269,7 @@ def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> l
     ``attempt`` is only in the record of a removal, and only ``has_removal`` reads it.
     """
     return [
-        *("label", new.label if new else "", "version", new.version if new else ""),
-        *(("kind", new.kind) if new and new.kind else ()),
+        *("label", new.column if new else "", "version", new.version if new else ""),
         *("source", note.source, "actor", note.actor),
         *("before", note.before.pack(), "after", note.after.pack()),
         *(() if new else ("attempt", attempt)),
@@ -326,18 +325,18 @@ def read_record(record_id: bytes, fields: Mapping[bytes, bytes]) -> HistoryRecor
 
 
 def _change_values(record_id: bytes, fields: Mapping[bytes, bytes]) -> dict[str, Any]:
-    former = fields.get(_FORMER_PREFIX + b"label", b"").decode()
+    column, former = fields[b"label"].decode(), fields.get(_FORMER_PREFIX + b"label", b"").decode()
     return {
         "id": record_id,
         "at": id_milliseconds(record_id) / 1000,
         "message_key": fields[b"id"].decode(),
-        "label": fields[b"label"].decode() or None,
+        "label": label_of(column) if column else None,
         "version": fields[b"version"].decode() or None,
-        "former_label": None if not former or (is_automatic(former) and fields[b"label"]) else label_of(former),
+        "former_label": None if not former or (is_automatic(former) and column) else label_of(former),
         "former_version": fields.get(_FORMER_PREFIX + b"version", b"").decode() or None,
         "note": read_note(fields),
-        "kind": fields.get(b"kind", b"").decode(),
-        "former_kind": kind_of_packed_sums(fields.get(_FORMER_PREFIX + b"sums", b"")),
+        "kind": kind_of(column) if column else "",
+        "former_kind": kind_of(former) if former else "",
     }
 
 

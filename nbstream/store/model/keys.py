@@ -47,7 +47,7 @@ class ModelKeys:
 
     @property
     def totals(self) -> str:
-        """A hash: learned messages and summed weights of each column, and what ``StoredTotals`` has besides."""
+        """A hash: learned messages and summed weights of each column, the vocabularies and the generation."""
         return self._key("totals")
 
     @property

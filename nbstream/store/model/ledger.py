@@ -6,13 +6,11 @@ the message that was mangled on its way back, unlearns what was learned and noth
 
 from __future__ import annotations
 
-import re
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.kinds import is_automatic, kind_of_sums, label_of
+from nbstream.bayes.kinds import is_automatic, is_column, kind_of, label_of
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.thresholds import PrequentialScore
 from nbstream.tokens import MAX_TOKENS
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.counts import Sums
 
-_AUTOMATIC_COLUMN = re.compile(r"auto-(ham|spam):[0-9]{1,15}")
 _ZLIB_LEVEL = 1  # level 6 saves 1 % of the append-only file
 MAX_UNPACKED_BYTES = 8 << 20
 """The most that is decompressed: ``MAX_TOKENS`` of ``MAX_TOKEN_BYTES``, and what is stored of a check beside them.
@@ -37,7 +34,7 @@ class LedgerEntry:
     """One ledger entry.
 
     ``version`` is drawn at random for each lesson and identifies the lesson that wrote the entry. ``column`` is
-    where its counts are: the label that people gave, or one of ``bayes.kinds.automatic_columns``. ``weight`` is
+    where its counts are: the class that people gave, or one of ``bayes.kinds.automatic_columns``. ``weight`` is
     the fixed-point weight that each of ``tokens`` was given (it may be 0). ``learned_at`` is in seconds since the
     epoch. ``source`` is the way by which the label came (a listener or a command), ``actor`` who gave it.
     ``score`` is the log-odds before the first lesson. ``change`` is the stream id of the change, empty before the
@@ -72,12 +69,7 @@ class LedgerEntry:
     @property
     def kind(self) -> str:
         """The kind that the message was learned as; empty for spam, and for ham of no kind."""
-        return kind_of_sums(self.sums)
-
-    @property
-    def class_name(self) -> str:
-        """The name of the class that the message was learned as: its kind, or else its column."""
-        return self.kind or self.column
+        return kind_of(self.column)
 
     def pack(self) -> dict[str, str | bytes]:
         """The entry as fields of a Redis hash, without ``change``, which the script adds."""
@@ -125,11 +117,6 @@ class LedgerEntry:
             prequential_score=_checked_prequential_score(fields.get(b"first", b"")),
             change=fields[b"change"],
         )
-
-
-def is_column(name: str) -> bool:
-    """Whether a model may have a column of this name."""
-    return name in CLASSES or _AUTOMATIC_COLUMN.fullmatch(name) is not None
 
 
 def entry_of_people(entry: LedgerEntry | None) -> LedgerEntry | None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES, AutomaticCounts, ClassCounts, Counts, Totals
+from nbstream.bayes.counts import ClassCounts, Counts, Totals
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry, entry_of_people
@@ -41,7 +42,7 @@ class MemoryModel:
     ) -> None:
         self._max_prequential_scores = prequential_scores
         self._counts = ClassCounts() if counts is None else counts
-        self._automatic = ClassCounts()
+        self._automatic = ClassCounts(automatic_columns(_GENERATION))
         self._ledger: dict[str, dict[str, str | bytes]] = {}
         self._prequential_scores = PrequentialScores()
         self._changes = 0
@@ -55,9 +56,12 @@ class MemoryModel:
         """The counts of ``tokens``, shape (n, classes), and the totals."""
         return self._counts.look_up_with_totals(tokens)
 
-    async def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
-        """The counts of ``tokens`` as they were learned without people."""
-        return AutomaticCounts(*self._automatic.look_up_with_totals(tokens), _GENERATION)
+    async def look_up_columns(
+        self, tokens: Sequence[bytes], *, automatic: bool = False
+    ) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens`` in each of the columns of the totals, shape (n, columns), and these totals."""
+        counts = self._automatic if automatic else self._counts
+        return counts.look_up_columns(tokens), counts.column_totals
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """The counts of these sums, shape (n, classes): the very same array until a count changes."""
@@ -118,9 +122,9 @@ class MemoryModel:
 def apply_lesson(counts: Counts, old: LedgerEntry | None, new: LedgerEntry | None) -> None:
     """Take back the counts of ``old`` and add those of ``new``."""
     if old:
-        counts.subtract(old.tokens, CLASSES.index(old.label), old.weight, old.sums)
+        counts.subtract(old.tokens, old.column, old.weight, old.sums)
     if new:
-        counts.add(new.tokens, CLASSES.index(new.label), new.weight, new.sums)
+        counts.add(new.tokens, new.column, new.weight, new.sums)
 
 
 def _as_bytes(value: str | bytes) -> bytes:

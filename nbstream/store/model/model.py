@@ -22,19 +22,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, NO_CHANGE, AutomaticCounts, ChangePosition, ClassCounts, Totals
-from nbstream.bayes.kinds import MESSAGES_PATTERN, automatic_columns, is_automatic, kind_of_name, label_of
+from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, Totals, rows_by_label
+from nbstream.bayes.kinds import is_automatic, label_of
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
-from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
-from nbstream.store.model.scan import remove_keys, scan_counts, scan_hash, scan_keys, scan_prequential_scores
-from nbstream.store.model.scripts import is_of_model, lesson_count, pack_names
+from nbstream.store.model.scan import remove_keys, scan_counts, scan_keys, scan_prequential_scores
+from nbstream.store.model.scripts import is_of_model, lesson_count, pack_names, read_totals, read_totals_in_turn
 from nbstream.store.model.signature import verify_signature
-from nbstream.store.model.totals import StoredTotals
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokens import join_tokens
 
@@ -53,10 +51,11 @@ _NO_REPLICA_WAIT = ReplicaWaitOptions()
 
 @dataclass(frozen=True, slots=True)
 class ModelPosition:
-    """The last change and the totals."""
+    """The last change, and the totals of what people taught and of what was learned without them."""
 
     change: ChangePosition
-    totals: StoredTotals
+    people: Totals
+    automatic: Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,36 +113,33 @@ class Model(CommitPoint):
         """None: Redis has the counts."""
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
-        """The counts of ``tokens``, shape (n, classes), and the totals, in one round trip.
+        """The counts of ``tokens`` by label, shape (n, classes), and the totals, in two round trips.
 
-        This is for commands that check one message and need no mirror. A lesson may come between the two reads: a
+        This is for commands that check one message and need no follower. A lesson may come between the reads: a
         transaction would be refused while Redis is out of memory, although it writes nothing.
         """
-        counts, totals = await self._look_up(tokens, CLASSES)
-        return counts, totals.people
+        counts, totals = await self.look_up_columns(tokens)
+        return rows_by_label(counts), totals.by_label
 
-    async def look_up_automatic(self, tokens: Sequence[bytes]) -> AutomaticCounts:
-        """The counts of ``tokens`` as they were learned without people, in two round trips."""
-        generation = (await self.stored_totals()).generation
-        counts, totals = await self._look_up(tokens, automatic_columns(generation))
-        return AutomaticCounts(counts, totals.automatic, generation)
-
-    async def _look_up(
-        self, tokens: Sequence[bytes], columns: Sequence[str]
-    ) -> tuple[NDArray[np.int64], StoredTotals]:
+    async def look_up_columns(
+        self, tokens: Sequence[bytes], *, automatic: bool = False
+    ) -> tuple[NDArray[np.int64], Totals]:
+        """The counts of ``tokens`` in each of the columns of the totals, shape (n, columns), and these totals."""
+        totals = (await self.stored_totals())[automatic]
+        counts = np.zeros((len(tokens), len(totals.columns)), dtype=np.int64)
         starts = range(0, len(tokens), _LOOK_UP_NAMES)
+        if not tokens:
+            return counts, totals
         with store_errors():
             async with self.client.pipeline(transaction=False) as pipe:
-                pipe.hgetall(self.keys.totals)
-                for column in columns:
+                for column in totals.columns:
                     for start in starts:
                         pipe.hmget(self.keys.counts(column), list(tokens[start : start + _LOOK_UP_NAMES]))
-                totals, *values = await pipe.execute()
-        counts = np.zeros((len(tokens), len(columns)), dtype=np.int64)
-        for i in range(len(columns)):
+                values = await pipe.execute()
+        for i in range(len(totals.columns)):
             of_column = chain.from_iterable(values[i * len(starts) : (i + 1) * len(starts)])
             counts[:, i] = [int(value or 0) for value in of_column]
-        return counts, StoredTotals.of_hash(totals)
+        return counts, totals
 
     async def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """The counts of these sums, shape (n, classes)."""
@@ -151,20 +147,21 @@ class Model(CommitPoint):
 
     async def totals(self) -> Totals:
         """The totals of what people taught, as they are in Redis."""
-        return (await self.stored_totals()).people
+        return (await self.stored_totals())[0].by_label
 
-    async def stored_totals(self) -> StoredTotals:
-        """All totals as they are in Redis."""
+    async def stored_totals(self) -> tuple[Totals, Totals]:
+        """The totals of what people taught and of what was learned without them, as they are in Redis."""
         with store_errors():
             fields: Any = await self.client.hgetall(self.keys.totals)
-        return StoredTotals.of_hash(fields)
+        return read_totals(fields)
 
     async def counts(self) -> ClassCounts:
         """All that people taught, with the totals; this takes some seconds for a million tokens."""
-        counts = ClassCounts()
+        totals, _ = await self.stored_totals()
+        counts = ClassCounts(totals.columns)
         with store_errors():
-            await scan_counts(self.client, self.keys, CLASSES, counts)
-        counts.set_totals(await self.totals())
+            await scan_counts(self.client, self.keys, counts)
+        counts.set_totals((await self.stored_totals())[0])
         return counts
 
     async def prequential_scores(self) -> PrequentialScores:
@@ -204,21 +201,12 @@ class Model(CommitPoint):
         with store_errors():
             reply: Any = await self._position_script(keys=[keys.changes, keys.sequence, keys.totals])
         change, sequence, totals = reply
-        return ModelPosition(ChangePosition.of(change, int(sequence)), StoredTotals.of_pairs(totals))
+        return ModelPosition(ChangePosition.of(change, int(sequence)), *read_totals_in_turn(totals))
 
     async def wait_until_applied(self, change: bytes) -> None:
         """Return at once: every look-up sees every change."""
 
     # The ledger
-
-    async def learned_kinds(self) -> dict[str, int]:
-        """How much each kind has learned, whether it is configured or not, as the sum of its messages."""
-        learned: dict[str, int] = {}
-        with store_errors():
-            guard = ServerGuard(self.client)
-            async for fields in scan_hash(self.client, self.keys.counts("ham"), guard, pattern=MESSAGES_PATTERN):
-                learned |= {kind: int(count) for name, count in fields.items() if (kind := kind_of_name(name))}
-        return learned
 
     async def labels(self, message_keys: Sequence[str]) -> dict[str, str]:
         """What people taught of those of these messages that they taught, in one round trip."""
@@ -266,9 +254,9 @@ class Model(CommitPoint):
 
     async def _automatic_columns(self) -> Sequence[str]:
         """The automatic columns of now: a ledger entry of a former generation is as good as none."""
-        return automatic_columns((await self.stored_totals()).generation)
+        return (await self.stored_totals())[1].columns
 
-    async def ledger_tokens(self, columns: Sequence[str] = CLASSES) -> AsyncIterator[list[bytes]]:
+    async def ledger_tokens(self, columns: Sequence[str]) -> AsyncIterator[list[bytes]]:
         """The tokens of all live ledger entries of these columns, each packed as it is stored, some at a time."""
         wanted = {column.encode() for column in columns}
         with store_errors():
@@ -281,19 +269,20 @@ class Model(CommitPoint):
         tokens: Sequence[bytes],
         counts: NDArray[np.int64],
         vocabulary: int | None,
-        columns: Sequence[str] = CLASSES,
+        columns: Sequence[str],
     ) -> Eviction | None:
         """Remove those of some hundred distinct ``tokens`` that still have these ``counts``, in one atomic step.
 
         ``counts`` has the shape (tokens, columns). It stops when these columns have ``vocabulary`` tokens left;
-        with None only counts below zero are removed. Returns None where nothing was changed.
+        with None only counts below zero are removed. Returns None where nothing was changed, as where the
+        model has other columns by now.
         """
         keys, joined = self.keys, join_tokens(tokens)
         of_columns: list[str] = []
         for column, values in zip(columns, counts.T.tolist(), strict=True):
             of_columns += [column, " ".join(map(str, values))]
         target = "" if vocabulary is None else vocabulary
-        field = "vocabulary" if columns == CLASSES else "vocabulary:auto"
+        field = "vocabulary:auto" if is_automatic(columns[0]) else "vocabulary"
         with store_errors():
             reply: Any = await self._evict_script(
                 keys=[keys.totals, keys.changes, keys.sequence, *map(keys.counts, columns)],
@@ -306,15 +295,15 @@ class Model(CommitPoint):
 
         Raises ``StoreUnavailable``: it is forgotten then, or not, but never half. May be repeated.
         """
-        stored, keys = await self.stored_totals(), self.keys
-        if stored.automatic != Totals():
-            columns = automatic_columns(stored.generation)
+        (_, totals), keys = await self.stored_totals(), self.keys
+        if any((*totals.messages, *totals.token_weights)):
+            generation = totals.columns[0].partition(":")[2]
             with store_errors():
                 await self.client.register_script(lua_script("forget_automatic.lua"))(
-                    keys=[keys.totals, keys.sequence, keys.changes, *map(keys.counts, columns)],
-                    args=[stored.generation, *columns],
+                    keys=[keys.totals, keys.sequence, keys.changes, *map(keys.counts, totals.columns)],
+                    args=[generation, *totals.columns],
                 )
-        return stored.automatic
+        return totals
 
 
 def _is_automatic(fields: Mapping[bytes, bytes]) -> bool:

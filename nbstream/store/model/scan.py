@@ -8,7 +8,7 @@ has no meaning in another one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,9 +53,9 @@ async def remove_keys(client: Redis, pattern: str) -> None:
 
 
 async def scan_hash(
-    client: Redis, key: str, guard: ServerGuard, count: int = SCAN_STEP, pattern: bytes | None = None
+    client: Redis, key: str, guard: ServerGuard, count: int = SCAN_STEP
 ) -> AsyncIterator[dict[bytes, bytes]]:
-    """Yield the fields of a hash that match ``pattern`` (None: all), about ``count`` looked at in a step.
+    """Yield the fields of a hash, about ``count`` in a step.
 
     A field may be deleted after it was yielded.
 
@@ -64,27 +64,27 @@ async def scan_hash(
     cursor = None
     while cursor != 0:
         stop_if_cancelled()
-        reply: Any = await client.hscan(key, cursor or 0, match=pattern, count=count)
+        reply: Any = await client.hscan(key, cursor or 0, count=count)
         guard.check()
         cursor, fields = reply
         if fields:
             yield fields
 
 
-async def scan_counts(client: Redis, keys: ModelKeys, columns: Sequence[str], counts: Counts) -> None:
-    """Add the counts of all tokens and sums in ``columns`` to ``counts``, which are empty, without totals.
+async def scan_counts(client: Redis, keys: ModelKeys, counts: Counts) -> None:
+    """Add the counts of all tokens and sums to ``counts``, which are empty and have the columns, without totals.
 
     Raises what ``scan_hash`` raises. All columns are scanned at once: while the client reads a step of one,
     Redis works on another.
     """
     guard = ServerGuard(client)
 
-    async def scan_column(column: int, key: str) -> None:
-        async for fields in scan_hash(client, key, guard):
+    async def scan_column(column: str) -> None:
+        async for fields in scan_hash(client, keys.counts(column), guard):
             values = np.fromstring(b" ".join(fields.values()), dtype=np.int64, sep=" ")
             counts.set_column(list(fields), column, values)
 
-    scans = [asyncio.create_task(scan_column(column, key)) for column, key in enumerate(map(keys.counts, columns))]
+    scans = [asyncio.create_task(scan_column(column)) for column in counts.column_totals.columns]
     try:
         await asyncio.gather(*scans)
     finally:

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import zstandard
 
-from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.kinds import automatic_columns, is_automatic
+from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.kinds import automatic_columns, kind_of
 from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import history, ledger
@@ -153,7 +153,7 @@ class LessonBatch:
     def _add_entry(self, entry: ledger.LedgerEntry, sign: int) -> None:
         """Add an entry (sign 1), or take it back (sign -1)."""
         if entry.column not in self._column_sums:
-            self._column_sums |= {column: _ColumnSum() for column in columns_with(entry.column)}
+            self._column_sums[entry.column] = _ColumnSum()
         column_sum, size = self._column_sums[entry.column], len(entry.tokens)
         column_sum.messages += sign
         column_sum.weight += sign * entry.weight * size
@@ -249,9 +249,30 @@ def _lesson_arguments(lesson: Lesson) -> ScriptArguments:
     ]
 
 
-def columns_with(column: str) -> Sequence[str]:
-    """The columns with the vocabulary of this one: those of people, or the automatic ones of a generation."""
-    return automatic_columns(int(column.partition(":")[2])) if is_automatic(column) else CLASSES
+def read_totals(fields: Mapping[bytes, bytes | int]) -> tuple[Totals, Totals]:
+    """The totals of what people taught, and of what was learned without them, from the hash of all totals.
+
+    A field that is missing is 0. Ham and spam are always there, and come first.
+    """
+    split = (field.decode().partition(":") for field in fields)
+    kinds = sorted({column for what, _, column in split if what in {"messages", "tokens"} and kind_of(column)})
+    generation = int(fields.get(b"generation", 0))
+    people = _totals_of(fields, (*CLASSES, *kinds), b"vocabulary")
+    return people, _totals_of(fields, automatic_columns(generation), b"vocabulary:auto")
+
+
+def read_totals_in_turn(pairs: Sequence[bytes]) -> tuple[Totals, Totals]:
+    """The same from names and values in turn, the form in which a script returns a hash."""
+    return read_totals(dict(zip(pairs[0::2], pairs[1::2], strict=True)))
+
+
+def _totals_of(fields: Mapping[bytes, bytes | int], columns: tuple[str, ...], vocabulary: bytes) -> Totals:
+    return Totals(
+        tuple(int(fields.get(f"messages:{column}".encode(), 0)) for column in columns),
+        tuple(int(fields.get(f"tokens:{column}".encode(), 0)) for column in columns),
+        int(fields.get(vocabulary, 0)),
+        columns,
+    )
 
 
 def changed_counts(change: Mapping[bytes, bytes]) -> tuple[TokenList, list[tuple[str, NDArray[np.int64]]]]:

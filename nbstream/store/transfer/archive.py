@@ -34,10 +34,11 @@ from typing import IO, Any, TypeAlias
 from nbstream import __version__
 from nbstream.bayes.calibration import SCORE_BINS
 from nbstream.bayes.counts import is_sum
+from nbstream.bayes.kinds import is_column
 from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.bayes.novelty import NOVELTY_SUMS
 from nbstream.errors import InputError, StoreIncompatible
-from nbstream.store.model.ledger import LedgerEntry, is_column
+from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.signature import difference
 from nbstream.tokens.tokens import MAX_TOKEN_BYTES
 

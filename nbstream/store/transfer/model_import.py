@@ -60,16 +60,14 @@ class ModelImport:
         with store_errors():
             await client.set(keys.importing, self._import_id)
             await self._remove_written()
-            totals = await self.model.stored_totals()
-            columns = (*CLASSES, *automatic_columns(totals.generation))
-            if any(totals.people.messages + totals.automatic.messages) or await client.exists(
-                *map(keys.counts, columns)
-            ):
+            people, automatic = await self.model.stored_totals()
+            columns = people.columns + automatic.columns
+            if any(people.messages + automatic.messages) or await client.exists(*map(keys.counts, columns)):
                 raise StoreIncompatible(
                     f"model {keys.model!r} is not empty (the {keys.log_name}), and nothing was imported into it: "
                     "set model.name to a new name"
                 )
-            if totals.generation:  # its former generations have entries, which count for nothing
+            if automatic.columns != automatic_columns(0):  # former generations have entries that count for nothing
                 await remove_keys(client, keys.ledger_pattern)
 
     async def write(self, records: Iterable[ArchiveRecord]) -> None:

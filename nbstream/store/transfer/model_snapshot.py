@@ -15,16 +15,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbstream.bayes.counts import CLASSES, NO_CHANGE
-from nbstream.bayes.kinds import automatic_columns
+from nbstream.bayes.counts import NO_CHANGE
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ServerGuard
 from nbstream.store.lua import lua_script
 from nbstream.store.model.model import ModelPosition
 from nbstream.store.model.scan import scan_hash, scan_keys
-from nbstream.store.model.scripts import changed_counts, is_of_model, lesson_count
+from nbstream.store.model.scripts import changed_counts, is_of_model, lesson_count, read_totals
 from nbstream.store.model.signature import current_signature
-from nbstream.store.model.totals import StoredTotals
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer import archive
 
@@ -45,7 +43,7 @@ class ModelSnapshot:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._changed_script = model.client.register_script(lua_script("changes_since.lua"))
-        self._position = ModelPosition(NO_CHANGE, StoredTotals.of_hash({}))
+        self._position = ModelPosition(NO_CHANGE, *read_totals({}))
         self._guard = ServerGuard(model.client)
         self.learned_meanwhile = 0
 
@@ -58,14 +56,14 @@ class ModelSnapshot:
         self._position = await self._model.position()
         with store_errors():
             lengths: Any = [await self._model.client.hlen(self._model.keys.counts(name)) for name in self._columns]
-        people, automatic, _ = self._position.totals
-        records = sum(lengths) + sum(people.messages) + sum(automatic.messages)
+        position = self._position
+        records = sum(lengths) + sum(position.people.messages) + sum(position.automatic.messages)
         signature = current_signature(self._model.key_fingerprint)
         return archive.ArchiveHeader(signature, records, name, following)
 
     @property
     def _columns(self) -> Sequence[str]:
-        return (*CLASSES, *automatic_columns(self._position.totals.generation))
+        return self._position.people.columns + self._position.automatic.columns
 
     async def records(self) -> AsyncIterator[archive.ArchiveRecord]:
         """Yield all records; raises ``StoreUnavailable``, also if the change stream was trimmed meanwhile."""

@@ -264,7 +264,7 @@ class MessageView(View):
         if lesson.outcome is FeedbackOutcome.REINFORCED:
             return lesson
         entry = await self._lookups.ledger_entry(message_id)
-        return lesson if entry and (entry.class_name, entry.version) == (label, version) else None
+        return lesson if entry and (entry.column, entry.version) == (label, version) else None
 
     async def _learn(
         self, message_id: str, label: str | None, request: PageRequest, reinforced_version: str | None = None

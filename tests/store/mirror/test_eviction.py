@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, is_sum
 from nbstream.bayes.kinds import automatic_columns
 from nbstream.server.background import BackgroundTasks
 from nbstream.store.connection import ConnectionOptions, open_client
@@ -71,11 +71,12 @@ async def assert_totals_match(model: Model) -> None:
     """Totals are the sums of the counts, and the vocabulary is the number of tokens with a count above zero."""
     counts, totals = await stored(model)
     tokens = {
-        label: {n: count for n, count in counts[label].items() if n[:1] != b"=" or b":" in n} for label in CLASSES
+        column: {name: count for name, count in of_column.items() if not is_sum(name)}
+        for column, of_column in counts.items()
     }
-    for label in CLASSES:
-        assert totals.get(f"tokens:{label}".encode(), 0) == sum(tokens[label].values())
-    vocabulary_tokens = {token for label in CLASSES for token, count in tokens[label].items() if count > 0}
+    for column, of_column in tokens.items():
+        assert totals.get(f"tokens:{column}".encode(), 0) == sum(of_column.values())
+    vocabulary_tokens = {token for of_column in tokens.values() for token, count in of_column.items() if count > 0}
     assert totals.get(b"vocabulary", 0) == len(vocabulary_tokens)
 
 
@@ -194,17 +195,27 @@ async def test_totals_are_the_sums_of_the_counts_whatever_is_forgotten_in_betwee
             for message, new in steps[number : number + 2]:
                 await change(model, message, entry(*new) if new else None)
         else:
-            counts, _ = await model.look_up(TOKENS)
-            await model.evict(TOKENS, counts, number if move == "evict" else None)
+            counts, totals = await model.look_up_columns(TOKENS)
+            await model.evict(TOKENS, counts, number if move == "evict" else None, totals.columns)
         await assert_totals_match(model)
 
     for message in MESSAGES:
         await change(model, message, None)
-    counts, _ = await model.look_up(TOKENS)
-    await model.evict(TOKENS, counts, None)
-    await model.evict(TOKENS, np.maximum(counts, 0), 0)
-    _, totals = await stored(model)
-    assert totals == {}
+    counts, totals = await model.look_up_columns(TOKENS)
+    await model.evict(TOKENS, counts, None, totals.columns)
+    await model.evict(TOKENS, np.maximum(counts, 0), 0, totals.columns)
+    assert (await stored(model))[1] == {}
+
+
+async def test_a_token_that_a_new_column_has_by_now_stays(model: Model) -> None:
+    await change(model, "m1", entry("ham", TOKENS, 5))
+    counts, totals = await model.look_up_columns(TOKENS)
+    await change(model, "m2", entry("newsletter", TOKENS[:3], 1))
+    before = await stored(model)
+
+    assert await model.evict(TOKENS, counts, 0, totals.columns) is None
+
+    assert await stored(model) == before
 
 
 # When Redis is in trouble
@@ -217,7 +228,7 @@ async def test_a_server_out_of_memory_can_still_evict(own_redis: RedisServer) ->
     counts_before, _ = await model.look_up(TOKENS)
     await client.config_set("maxmemory", "1")
 
-    await model.evict(TOKENS, counts_before, 3)
+    await model.evict(TOKENS, counts_before, 3, CLASSES)
 
     await client.config_set("maxmemory", "0")
     await assert_totals_match(model)

@@ -9,6 +9,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import Totals
+from nbstream.bayes.kinds import automatic_columns
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
@@ -38,8 +39,8 @@ async def test_what_is_learned_without_people_leaves_what_they_taught_as_it_is(m
 
     assert await stored(model) == before
     assert await automatic_is_exact(model)
-    totals = await model.stored_totals()
-    assert (totals.people.vocabulary_size, totals.automatic.vocabulary_size) == (3, len(TOKENS))
+    people, automatic = await model.stored_totals()
+    assert (people.vocabulary_size, automatic.vocabulary_size) == (3, len(TOKENS))
     assert [record async for record in model.history.changes() if record.message_key == "m2"] == []
 
 
@@ -72,10 +73,10 @@ async def test_forgetting_leaves_what_people_taught(client: Redis, model: Model)
     assert forgotten.messages == (0, 3)
     assert await stored(model) == before
     assert await stored(model, automatic=True) == NOTHING
-    assert (await model.stored_totals()).generation == 1
+    assert (await model.stored_totals())[1].columns == automatic_columns(1)
     assert not await client.exists(model.keys.counts(HAM), model.keys.counts(SPAM))
-    assert await model.forget_automatic() == Totals()
-    assert (await model.stored_totals()).generation == 1
+    assert await model.forget_automatic() == Totals(columns=automatic_columns(1))
+    assert (await model.stored_totals())[1].columns == automatic_columns(1)
 
 
 async def test_an_entry_of_a_former_generation_is_as_good_as_none(model: Model) -> None:
@@ -118,16 +119,16 @@ async def test_every_mirror_follows_into_the_next_generation(model: Model) -> No
     async with running(Mirror(model)) as mirror:
         await mirror.wait_until_applied(await change(writer, "m0", entry("ham", TOKENS[:1])) or b"")
         await mirror.wait_until_applied(await change(writer, "m1", entry(SPAM, TOKENS)) or b"")
-        assert (await mirror.look_up_automatic(TOKENS[:1])).rows.tolist() == [[0, 1000]]
+        assert (await mirror.look_up_columns(TOKENS[:1], automatic=True))[0].tolist() == [[0, 1000]]
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[1000, 0]]
 
         await other.forget_automatic()
-        await until(lambda: mirror.automatic_totals == Totals())
-        assert (await mirror.look_up_automatic(TOKENS[:1])).generation == 1
+        await until(lambda: mirror.automatic_totals == Totals(columns=automatic_columns(1)))
+        assert (await mirror.look_up_columns((), automatic=True))[1].columns == automatic_columns(1)
 
         learned = await change(writer, "m1", entry("auto-ham:1", TOKENS))
         await mirror.wait_until_applied(learned or b"")
-        assert (await mirror.look_up_automatic(TOKENS[:1])).rows.tolist() == [[1000, 0]]
+        assert (await mirror.look_up_columns(TOKENS[:1], automatic=True))[0].tolist() == [[1000, 0]]
         assert await equals_redis_exactly(mirror, model)
 
 

@@ -233,11 +233,9 @@ async def test_a_damaged_file_says_what_was_written_or_is_refused(
 
 
 DAMAGES_THAT_ARE_SOUND_FOR_SQLITE = {
-    "a count": "UPDATE counts SET spam = spam + 1 WHERE name = (SELECT min(name) FROM counts)",
-    "counts of two tokens": (
-        "UPDATE counts SET spam = CASE name WHEN x'626f64793a31' THEN (SELECT spam FROM counts WHERE name = "
-        "x'626f64793a32') ELSE (SELECT spam FROM counts WHERE name = x'626f64793a31') END "
-        "WHERE name IN (x'626f64793a31', x'626f64793a32')"
+    "a count": "UPDATE counts SET count = count + 1 WHERE name = (SELECT min(name) FROM counts)",
+    "the class of a count": (
+        "UPDATE counts SET class = 'newsletter' WHERE name = x'626f64793a31' AND class = 'ham'"
     ),
     "the type of a name": "UPDATE counts SET name = CAST(name AS TEXT) WHERE name = x'626f64793a31'",
     "a token less": "DELETE FROM counts WHERE name = x'626f64793a31'",

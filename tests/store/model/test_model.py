@@ -160,7 +160,7 @@ async def test_a_server_that_cannot_write_to_its_disk_refuses_and_can_be_read(
             await change(model, "m2", entry("spam", TOKENS))
     assert await stored(model) == before
     await model.open()
-    assert (await model.position()).totals.people == await model.totals()
+    assert (await model.position()).people == await model.totals()
     assert (await model.look_up(TOKENS))[0].tolist() == [[0, 1000]] * len(TOKENS)
 
     await client.config_set("stop-writes-on-bgsave-error", "no")

@@ -36,7 +36,7 @@ async def test_a_scan_ends_with_the_step_that_lost_a_cancellation(client: Redis)
     for key in map(keys.counts, CLASSES):
         await client.hset(key, mapping={f"body:{n}": n + 1 for n in range(10 * SCAN_STEP)})
     losing = CancellationLosingClient(client)
-    scan = scan_counts(losing, keys, CLASSES, ClassCounts())  # type: ignore[arg-type]  # the scan uses no other method
+    scan = scan_counts(losing, keys, ClassCounts())  # type: ignore[arg-type]  # the scan uses no other method
     scanning = asyncio.create_task(scan)
     await losing.under_way.wait()
 

@@ -510,7 +510,7 @@ def archive_of(*records: bytes, header: archive.ArchiveHeader | None = None) -> 
 @pytest.mark.parametrize(
     "line",
     [
-        b'{"counts":"eggs","of":{"a":1}}\n',
+        b'{"counts":"Eggs","of":{"a":1}}\n',
         b'{"counts":"ham","of":{"a":1.5}}\n',
         b'{"counts":"ham","of":{"a":9007199254740992}}\n',
         b'{"counts":"ham","of":["a"]}\n',
@@ -521,11 +521,11 @@ def archive_of(*records: bytes, header: archive.ArchiveHeader | None = None) -> 
         b'{"message":"a:b","milliseconds":1,"fields":{}}\n',
         b'{"message":"a","milliseconds":1,"fields":{"tokens":"%"}}\n',
         b'{"message":"a","milliseconds":1,"fields":{"label":"ham"}}\n',
-        b'{"message":"a","milliseconds":1,"fields":{"version":"1","label":"eggs","weight":"1","tokens":"eJwDAAAAAAE=",'
+        b'{"message":"a","milliseconds":1,"fields":{"version":"1","label":"Eggs","weight":"1","tokens":"eJwDAAAAAAE=",'
         b'"sums":"","learned_at":"1","source":"","actor":"","score":"1","change":"1-1"}}\n',
         b'{"totals":null}\n',
         b'{"totals":{"messages:ham":-1}}\n',
-        b'{"totals":{"messages:eggs":1}}\n',
+        b'{"totals":{"messages:Eggs":1}}\n',
         b"[]\n",
         b'["sha256"]\n',
     ],
