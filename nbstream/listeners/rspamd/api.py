@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from nbstream.bayes.counts import CLASSES
 from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
 from nbstream.listeners.rspamd import codec as rspamd
 from nbstream.policy.sender_lists import Sender
@@ -89,8 +88,9 @@ class RspamdApi:
 
     async def _learn_class(self, request: web.BaseRequest) -> web.Response:
         label = request.headers.get(rspamd.CLASS_FIELD, "")
-        if label not in CLASSES:
-            raise RequestRefused(400, f"{rspamd.CLASS_FIELD} must be one of {', '.join(CLASSES)}")
+        class_names = self._message_service.runtime.spam_filter.policy.class_names
+        if label not in class_names:
+            raise RequestRefused(400, f"{rspamd.CLASS_FIELD} must be one of {', '.join(class_names)}")
         return await self._learn(request, label)
 
     async def _learn(self, request: web.BaseRequest, label: str) -> web.Response:

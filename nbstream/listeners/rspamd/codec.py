@@ -74,12 +74,16 @@ def check_to_json(
     """
     score = clamped_log_odds(check.probability)
     name, description = _SYMBOLS[check.verdict]
+    kind = check.kind.kind if check.kind else None
     symbol = {
         "name": name,
         "score": score,
         "metric_score": score,
         "description": description,
-        "options": [f"probability={check.probability:.6f}", check.reason, f"id={check.id}"],
+        "options": [
+            *(f"probability={check.probability:.6f}", check.reason, f"id={check.id}"),
+            *([f"kind={kind}"] if kind else []),
+        ],
     }
     return {
         "is_skipped": False,
@@ -121,7 +125,7 @@ def thresholds_to_json(thresholds: Thresholds) -> dict[str, float]:
 def lesson_response(lesson: FeedbackResult) -> tuple[int, dict[str, Any]]:
     """Return the HTTP status and the body of the answer to feedback."""
     if lesson.outcome == "already":
-        error = f"<{lesson.after.id}> has been already learned as {lesson.label}, ignore it"
+        error = f"<{lesson.after.id}> has been already learned as {lesson.class_name}, ignore it"
         return ALREADY_LEARNED, {"error": error}
     return 200, {"success": True}
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from nbstream.bayes.kinds import CLASS_NAME
 from nbstream.mail.lines import ContentBuffer
 from nbstream.server.connections import printable_user
 
@@ -55,10 +56,9 @@ _COMMANDS_WITHOUT_MESSAGE = {SpamdCommand.PING, SpamdCommand.SKIP}
 
 
 class TellRequest(StrEnum):
-    """What a TELL asks for: to learn a label, to forget the message, or nothing that nbstream does."""
+    """What a TELL asks for: to learn the message, to forget it, or nothing that nbstream does."""
 
-    SPAM = "spam"
-    HAM = "ham"
+    LEARN = "learn"
     FORGET = "forget"
     NOTHING = "nothing"
     """Only a report to others, which nbstream does not do."""
@@ -68,7 +68,8 @@ class TellRequest(StrEnum):
 class SpamdRequest:
     """A complete request; ``minor`` is the 5 of version 1.5, ``user`` is printable ASCII or empty.
 
-    Where ``compressed`` is set, ``decompress`` reads ``body``. ``tell`` is NOTHING for all commands but TELL.
+    Where ``compressed`` is set, ``decompress`` reads ``body``. ``tell`` is NOTHING for all commands but TELL;
+    ``label`` is the class to learn, which the model may not have.
     ``wants_verdict`` asks for a field in the answer that SpamAssassin's protocol does not have.
     """
 
@@ -78,6 +79,7 @@ class SpamdRequest:
     user: str = ""
     compressed: bool = False
     tell: TellRequest = TellRequest.NOTHING
+    label: str = ""
     wants_verdict: bool = False
 
 
@@ -250,17 +252,18 @@ class _RequestHead:
         self._tell = self._tell_request()
         self.complete = True
 
+    @property
+    def _label(self) -> str:
+        return self._fields.get("message-class", b"").decode("latin-1").lower()
+
     def _tell_request(self) -> TellRequest:
         if self.command is not SpamdCommand.TELL:
             return TellRequest.NOTHING
         set_targets, remove_targets = (_tell_targets(self._fields.get(name, b"")) for name in ("set", "remove"))
         if "local" in set_targets:
-            label = self._fields.get("message-class", b"").lower()
-            if label not in {b"spam", b"ham"} or "local" in remove_targets:
-                raise _RefusedError(
-                    "Bad header line: (Set: local needs one Message-class, spam or ham, and no Remove)"
-                )
-            return TellRequest(label.decode("ascii"))
+            if not re.fullmatch(CLASS_NAME, self._label) or "local" in remove_targets:
+                raise _RefusedError("Bad header line: (Set: local needs one Message-class, and no Remove)")
+            return TellRequest.LEARN
         if "local" in remove_targets:
             return TellRequest.FORGET
         if not set_targets and not remove_targets:
@@ -272,7 +275,8 @@ class _RequestHead:
         raw_user = self._fields.get("user")
         user = printable_user(raw_user) if raw_user else ""
         is_compressed, wants_verdict = "compress" in self._fields, "verdict" in self._fields
-        return SpamdRequest(self.command, self.minor, body, user, is_compressed, self._tell, wants_verdict)
+        label = self._label if self._tell is TellRequest.LEARN else ""
+        return SpamdRequest(self.command, self.minor, body, user, is_compressed, self._tell, label, wants_verdict)
 
 
 def _tell_targets(value: bytes) -> set[str]:

@@ -12,11 +12,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
+from nbstream.bayes.kinds import label_of
 from nbstream.errors import NbstreamError
 from nbstream.filter import FeedbackOutcome
 from nbstream.listeners.spamd import codec as wire
 from nbstream.listeners.spamd.codec import (
     EX_DATAERR,
+    EX_PROTOCOL,
     EX_SOFTWARE,
     EX_TEMPFAIL,
     EX_TIMEOUT,
@@ -106,20 +108,23 @@ class SpamdHandler:
     async def _learn_or_forget(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
         if request.tell is TellRequest.NOTHING:
             return wire.render_tell()
-        refusal = None
+        refusal, class_names = None, self._message_service.runtime.spam_filter.policy.class_names
         if not self._message_service.may_teach(peer):
             refusal = _NOT_ALLOWED
+        elif request.label and request.label not in class_names:
+            text = f"Bad header line: (Message-class must be one of {', '.join(class_names)})"
+            refusal = SpamdRefusal(EX_PROTOCOL, text)
         elif not body[:1].strip() and await asyncio.to_thread(is_blank, body):
             refusal = _EMPTY_MESSAGE
         if refusal:
-            self._message_service.feedback_refused(str(request.tell), refusal.text, {"peer": str(peer)})
+            label = label_of(request.label) if request.label else str(request.tell)
+            self._message_service.feedback_refused(label, refusal.text, {"peer": str(peer)})
             return refusal.render()
-        label = None if request.tell is TellRequest.FORGET else str(request.tell)
         try:
             handler = self._message_service.message_handler()
             actor = _actor(peer, request.user)
             message = await handler.parse_taught_mail(body)
-            lesson = await handler.learn(message, label, actor, user=user_of_actor(actor))
+            lesson = await handler.learn(message, request.label or None, actor, user=user_of_actor(actor))
         except Exception as error:  # noqa: BLE001 - a fault in a lesson must not end the listener
             _log_fault("lesson", error)
             return lesson_refusal(error).render()

@@ -7,7 +7,7 @@ An answer contains no bytes from outside but those of ``id``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ ENTRY_FIELDS = {
     "text": "Instead of `raw`: text other than mail. Nothing in it is read as a header field.",
     "id": f"Any text of at most {MAX_ID_BYTES} bytes, returned with the answer. Default: the stream id of the "
     "entry.",
-    "label": "`spam` or `ham`: the entry is learned as feedback. The same text or message with the other label "
+    "label": "`spam`, `ham` or a kind: the entry is learned as feedback. The same content with another label "
     "is relearned; with the same label nothing changes.",
     "from": f"Who adds the entry, for `nbstream history --actor`; at most {_MAX_ADDRESS_BYTES} bytes.",
     "to": f"The recipient whose thresholds apply if `recipients` has rules; at most {_MAX_ADDRESS_BYTES} bytes. "
@@ -40,6 +40,7 @@ ANSWER_FIELDS = {
     "probability": "P(spam), with six digits.",
     "reason": "Why the verdict was given.",
     "key": "The id of the message for `nbstream explain` and `nbstream learn spam --id`.",
+    "kind": "The most probable kind of ham, where one is known.",
     "outcome": "Only for an entry with a `label`: `learned`, `relearned` or `already`.",
     "error": "Why there is no verdict; `entry` and `id` are then the only other fields. A label that can never "
     "be learned is an error, too.",
@@ -69,8 +70,13 @@ class StreamRequest:
     recipient: str = ""
 
 
-def read_entry(fields: Mapping[bytes, bytes], max_bytes: int) -> StreamRequest:
-    """Return what an entry asks for; its message has at most ``max_bytes``. Raises ``UnreadableEntry``."""
+def read_entry(
+    fields: Mapping[bytes, bytes], max_bytes: int, class_names: Sequence[str] = CLASSES
+) -> StreamRequest:
+    """Return what an entry asks for: at most ``max_bytes`` of message, and a label of ``class_names``.
+
+    Raises ``UnreadableEntry``.
+    """
     if not fields.keys() <= _REQUEST_FIELDS:
         raise UnreadableEntry(f"an entry has no other fields than {', '.join(ENTRY_FIELDS)}")
     raw, text = fields.get(b"raw"), fields.get(b"text")
@@ -81,8 +87,8 @@ def read_entry(fields: Mapping[bytes, bytes], max_bytes: int) -> StreamRequest:
     if len(fields.get(b"id", b"")) > MAX_ID_BYTES:
         raise UnreadableEntry(f"id is longer than {MAX_ID_BYTES} bytes")
     label = fields.get(b"label", b"").decode("utf-8", "replace") or None
-    if label is not None and label not in CLASSES:
-        raise UnreadableEntry(f"label must be {' or '.join(CLASSES)}")
+    if label is not None and label not in class_names:
+        raise UnreadableEntry(f"label must be {' or '.join(class_names)}")
     return StreamRequest(
         raw,
         text,
@@ -107,6 +113,8 @@ def verdict_fields(check: Check, outcome: FeedbackOutcome | None = None) -> dict
         "reason": check.reason,
         "key": check.id,
     }
+    if check.kind and check.kind.kind:
+        answer["kind"] = check.kind.kind
     return {**answer, "outcome": str(outcome)} if outcome else answer
 
 

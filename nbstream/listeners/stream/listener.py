@@ -230,7 +230,8 @@ class StreamListener:
 
     async def _answer(self, entry: QueueEntry, handler: MessageHandler) -> _EntryResult:
         try:
-            request = wire.read_entry(entry.fields, self._max_message_bytes)
+            class_names = handler.runtime.spam_filter.policy.class_names
+            request = wire.read_entry(entry.fields, self._max_message_bytes, class_names)
             message = await _parse_message(request, handler)
             return await self._retry_while_unavailable(lambda: _check_or_learn(request, message, handler))
         except wire.UnreadableEntry as error:

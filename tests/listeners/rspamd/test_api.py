@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,16 @@ async def test_a_message_that_is_learned_twice_is_208(http: RunningHttpListener)
     assert "already learned as spam" in second.json["error"]
     assert (other.status, (await http.ask("/v1/model")).json["learned"]) == (200, {"ham": 1, "spam": 0})
     assert (await http.ask("/learnclass", PRIZE, Class="junk")).status == 400
+
+
+async def test_a_kind_is_learned_where_the_model_has_it(http: RunningHttpListener) -> None:
+    policy = replace(http.spam_filter.policy, kinds=("ham", "newsletter"))
+    http.listener.apply(replace(http.runtime, spam_filter=http.spam_filter.with_policy(policy)))
+
+    first, second = [await http.ask("/learnclass", PRIZE, Class="newsletter") for _ in range(2)]
+
+    assert (first.status, second.status) == (200, 208)
+    assert "already learned as newsletter" in second.json["error"]
 
 
 async def test_the_paths_that_clients_read(http: RunningHttpListener) -> None:

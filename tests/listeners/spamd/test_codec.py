@@ -102,19 +102,21 @@ def test_a_user_is_printable_and_short() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "meant"),
+    ("fields", "meant", "label"),
     [
-        (("Message-class: spam", "Set: local"), TellRequest.SPAM),
-        (("Message-class: ham", "Set: local"), TellRequest.HAM),
-        (("Set: local, remote", "Message-class: SPAM"), TellRequest.SPAM),
-        (("Message-class: ham", "Set: local", "Remove: remote"), TellRequest.HAM),
-        (("Remove: local",), TellRequest.FORGET),
-        (("Message-class: spam", "Set: remote"), TellRequest.NOTHING),
-        (("Remove: remote",), TellRequest.NOTHING),
+        (("Message-class: spam", "Set: local"), TellRequest.LEARN, "spam"),
+        (("Message-class: ham", "Set: local"), TellRequest.LEARN, "ham"),
+        (("Message-class: newsletter", "Set: local"), TellRequest.LEARN, "newsletter"),
+        (("Set: local, remote", "Message-class: SPAM"), TellRequest.LEARN, "spam"),
+        (("Message-class: ham", "Set: local", "Remove: remote"), TellRequest.LEARN, "ham"),
+        (("Remove: local",), TellRequest.FORGET, ""),
+        (("Message-class: spam", "Set: remote"), TellRequest.NOTHING, ""),
+        (("Remove: remote",), TellRequest.NOTHING, ""),
     ],
 )
-def test_what_tell_asks_for(fields: tuple[str, ...], meant: TellRequest) -> None:
-    assert only(events([request(*fields, command="TELL")])).tell is meant
+def test_what_tell_asks_for(fields: tuple[str, ...], meant: TellRequest, label: str) -> None:
+    asked = only(events([request(*fields, command="TELL")]))
+    assert (asked.tell, asked.label) == (meant, label)
 
 
 # However the bytes are cut
@@ -219,7 +221,7 @@ def test_a_header_that_is_wrong_is_refused(fields: tuple[str, ...], why: str | N
 
 @pytest.mark.parametrize(
     "fields",
-    [(), ("Set: local",), ("Message-class: eggs", "Set: local"), ("Message-class: spam",),
+    [(), ("Set: local",), ("Message-class: 2 eggs", "Set: local"), ("Message-class: spam",),
      ("Message-class: spam", "Set: local", "Remove: local")],
 )  # fmt: skip
 def test_a_tell_that_means_nothing_is_refused(fields: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ import logging
 import re
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,17 @@ async def test_tell_learns_relearns_and_forgets(spamd: RunningSpamdListener) -> 
     assert spamd.learned == {"spam": 0, "ham": 1}
     for outcome, label in (("relearned", "ham"), ("already", "ham"), ("unlearned", "ham"), ("unknown", "none")):
         assert spamd.metric("nbstream_feedback_total", source="spamd", label=label, outcome=outcome) == 1
+
+
+async def test_a_kind_is_learned_where_the_model_has_it(spamd: RunningSpamdListener) -> None:
+    spam_filter = spamd.opened_filter.spam_filter
+    policy = replace(spam_filter.policy, kinds=("ham", "newsletter"))
+    spamd.listener.apply(replace(spamd.service.runtime, spam_filter=spam_filter.with_policy(policy)))
+
+    learned, refused = [await spamd.ask(tell(label)) for label in ("newsletter", "receipt")]
+
+    assert b"DidSet: local" in learned
+    assert refused == b"SPAMD/1.0 76 Bad header line: (Message-class must be one of ham, newsletter, spam)\r\n"
 
 
 async def test_tell_reinforces_for_a_person_and_not_for_a_retry(spamd: RunningSpamdListener) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from redis.asyncio import Redis
 
 from nbstream.filter import Check, CheckSeconds, FilterObserver
@@ -89,3 +91,13 @@ async def test_active_entries_are_limited_and_the_rest_waits_in_redis(
 
         await worker.answered(*stream_ids)
         assert await worker.client.xlen(worker.model.keys.incoming) == 0
+
+
+async def test_a_kind_is_learned_where_the_model_has_it(worker: Worker) -> None:
+    policy = replace(worker.filter.policy, kinds=("ham", "newsletter"))
+    worker.listener.apply(replace(worker.runtime, spam_filter=worker.filter.with_policy(policy)))
+
+    learned, refused = [await worker.answer(text="x", label=label) for label in ("newsletter", "receipt")]
+
+    assert learned["outcome"] == "learned"
+    assert refused["error"] == "label must be ham or newsletter or spam"
