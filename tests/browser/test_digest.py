@@ -54,7 +54,7 @@ def delivered(site: Site, recipient: str) -> list[bytes]:
 
 def digest_of(site: Site, recipient: str) -> str:
     """Send the digests, and return the HTML of one."""
-    assert command("digest", "send", "-c", site.config).returncode == 0
+    assert command("digest", "--send", "-c", site.config).returncode == 0
     (raw,) = delivered(site, recipient)
     return body_of(email.message_from_bytes(raw, policy=email.policy.default), "html")
 

@@ -66,14 +66,14 @@ def test_users_are_told_of_what_was_held_back(daemon: DaemonProcess, mail_server
     teach(daemon)
     assert send(daemon, ODD, "a@held.example", "b@held.example", "c@free.example") == "250 2.0.0 Accepted"
 
-    fresh = command("digest", "preview", "a@held.example", "-c", daemon.config)
+    fresh = command("digest", "a@held.example", "-c", daemon.config)
     assert (fresh.returncode, fresh.stdout) == (66, "")
     settle(daemon)
-    shown = command("digest", "preview", "a@held.example", "-c", daemon.config)
-    page = command("digest", "preview", "--html", "a@held.example", "-c", daemon.config)
-    stranger = command("digest", "preview", "c@free.example", "-c", daemon.config)
-    one = command("digest", "send", "--to", "a@held.example", "-c", daemon.config)
-    all_others = command("digest", "send", "-c", daemon.config)
+    shown = command("digest", "a@held.example", "-c", daemon.config)
+    page = command("digest", "--html", "a@held.example", "-c", daemon.config)
+    stranger = command("digest", "c@free.example", "-c", daemon.config)
+    one = command("digest", "--send", "a@held.example", "-c", daemon.config)
+    all_others = command("digest", "--send", "-c", daemon.config)
 
     assert shown.stdout.startswith(
         "From: filter@held.example\nTo: a@held.example\nSubject: 1 message to you was held"

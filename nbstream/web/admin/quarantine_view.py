@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from nbstream.web.requests import Answer, PageRequest
 
 
-# The list of the quarantine: filtered by addresses, ordered by time or by P(spam), a page at a time.
+# The list of the quarantine: filtered by addresses, the newest or the least certain first.
 #
 # Rules: of all messages only the names of their files are known. What needs more opens the files of ``MAX_READ``
 # messages at most, the newest first, and says how far it came. A message that came often has many files: the
@@ -160,18 +159,15 @@ def find_until(
 
 
 def _page_by_probability(mails: Collection[QuarantinedMail], query: MailQuery, count: int) -> MailPage:
+    """Return the least certain messages: they are one page, since ham is among the first ones."""
     newest = heapq.nlargest(MAX_READ, mails, key=lambda mail: (mail.at, mail.id))
     ranked = []
-    above = _read_probability_cursor(query.cursor)
     for mail in newest:
         notes = _read_notes(mail.files[-MAX_COPIES if query.is_filtered else -1 :])
-        place = notes[-1].probability if notes else _UNREADABLE, -mail.at, mail.id
-        if query.matches(notes) and (above is None or place > above):
-            ranked.append((place, mail))
-    first = heapq.nsmallest(count + 1, ranked)
-    found = [mail for _, mail in first[:count]]
-    following = "_".join(map(str, first[count - 1][0])) if len(first) > count else ""
-    return MailPage(found, len(mails), following, newest[-1].at if len(mails) > MAX_READ else None)
+        if query.matches(notes):
+            ranked.append((notes[-1].probability if notes else _UNREADABLE, -mail.at, mail.id, mail))
+    found = [mail for *_, mail in heapq.nsmallest(count, ranked)]
+    return MailPage(found, len(mails), "", newest[-1].at if len(mails) > MAX_READ else None)
 
 
 def _read_notes(files: Sequence[QuarantineFile]) -> list[QuarantineNote]:
@@ -190,15 +186,6 @@ def _time_cursor(mail: QuarantinedMail) -> str:
 def _read_time_cursor(cursor: str) -> tuple[float, str] | None:
     at, _, message_id = cursor.partition("-")
     return (float(at), message_id) if at.isascii() and at.isdigit() and len(at) <= _MAX_TIME_DIGITS else None
-
-
-def _read_probability_cursor(cursor: str) -> tuple[float, float, str] | None:
-    try:
-        probability, negative_at, message_id = cursor.split("_")
-        place = float(probability), float(negative_at), message_id
-    except ValueError:
-        return None
-    return place if math.isfinite(place[0]) and math.isfinite(place[1]) else None
 
 
 # The quarantine as the views use it: what waits there, what is shown of it, its release and its removal.

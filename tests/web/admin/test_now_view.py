@@ -116,7 +116,7 @@ async def test_it_says_what_the_metrics_of_the_daemon_say(client: Redis, tmp_pat
     assert "Nothing is wrong." in words
     assert "The check of 2 messages failed." in words
     assert "Messages ham 5 unsure 1 spam 2 reject 0 unchecked 2 since the start" in words
-    assert "smtp 127.0.0.1:2525 1 open, 2 accepted, 1 refused http 127.0.0.1:8025" in words
+    assert "smtp 127.0.0.1:2525 , 1 open, 2 accepted, 1 refused http 127.0.0.1:8025" in words
     assert "Quarantine 2 messages" in words
     assert "counts up to date" in words
 

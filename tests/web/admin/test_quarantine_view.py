@@ -58,7 +58,7 @@ async def test_the_list_says_what_each_message_is(site: Site) -> None:
         page = await browser.get(PATH)
 
     shown = words(page.text)
-    assert "1 message waits here" in shown
+    assert "1 message waits." in shown
     assert "spam 0.970 from@example.org → to a@held.example and 1 more" in shown
     assert f'href="/ui/messages/{message_id}"' in page.text
     assert buttons(page.text) == ["Search", "Release", "Delete"]
@@ -104,7 +104,7 @@ async def follow(browser: Browser, path: str) -> list[list[str]]:
 async def test_those_that_are_least_like_spam_come_first_where_that_is_asked(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine_view, "_ROWS", 2)
+    monkeypatch.setattr(quarantine_view, "_ROWS", 5)
     ids = [
         await site.quarantine(raw, probability=probability)
         for raw, probability in zip(LETTERS, (0.99, 1e-05, 0.97, 0.97, 0.91), strict=False)
@@ -115,11 +115,10 @@ async def test_those_that_are_least_like_spam_come_first_where_that_is_asked(
     async with site.browser() as browser:
         pages = await follow(browser, f"{PATH}?order=least-spam")
 
-    assert [len(of_page) for of_page in pages] == [2, 2, 2]
-    first, second, third = pages
-    assert first == [ids[1], ids[4]]
-    assert set(second) == {ids[2], ids[3]}
-    assert third == [ids[0], damaged]
+    ((first, second, third, fourth, last),) = pages
+    assert (first, second, last) == (ids[1], ids[4], ids[0])
+    assert {third, fourth} == {ids[2], ids[3]}
+    assert damaged not in pages[0]
 
 
 async def test_a_filter_finds_whom_it_is_from_and_for_and_says_how_far_it_looked(
@@ -140,7 +139,7 @@ async def test_a_filter_finds_whom_it_is_from_and_for_and_says_how_far_it_looked
         page = words((await browser.get(f"{PATH}?recipient=y.example&order=least-spam")).text)
         one_by_one = await follow(browser, f"{PATH}?sender=ann@x.example")
 
-    assert "No message that waits here matches this filter. Only whole addresses" in nothing
+    assert "No message matches this filter: it finds whole addresses" in nothing
     assert "*@x.example is not looked for" in refused
     assert "messages were looked at, back to" in page
     assert sorted(one_by_one) == [[], [], [ids["ann"]]]
