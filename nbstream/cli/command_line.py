@@ -725,9 +725,6 @@ def _add_evaluate(commands: Commands) -> None:
     )
     evaluate.add_argument("--json", action="store_true", help="the measures as one JSON object on standard output")
     evaluate.add_argument(
-        "--json-file", type=arguments.file_path, metavar="FILE", help="the same object written to a file"
-    )
-    evaluate.add_argument(
         "--scores",
         type=arguments.file_path,
         metavar="FILE",

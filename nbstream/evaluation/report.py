@@ -6,9 +6,8 @@ was lost later; if it never was, all messages count.
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
@@ -204,10 +203,6 @@ class EvaluationReport:
     threshold_path: list[dict[str, float | int | None]]
     budget: BudgetOutcome | None
     other: OtherFilterReport | None
-
-    def to_json(self) -> str:
-        """Return the report as one JSON object on one line."""
-        return json.dumps(asdict(self), allow_nan=False)
 
     def to_text(self) -> str:
         """Return the report as a few lines of text."""

@@ -137,14 +137,14 @@ def make_all(runs: Sequence[Run], streams: Mapping[str, Path]) -> dict[Run, Outc
 def make(run: Run, index: Path) -> Outcome:
     """The outcome of one run. Raises ``RuntimeError`` with what the command said where it fails."""
     with tempfile.TemporaryDirectory() as name:
-        config, report_file, scores = (Path(name) / file for file in ("nbstream.yaml", "found.json", "scores.tsv"))
+        config, scores = (Path(name) / file for file in ("nbstream.yaml", "scores.tsv"))
         config.write_text(f"model: {run.model}\nautolearn: {run.autolearn}\nverdict: {run.verdict}\n")
-        words = ["evaluate", "-c", config, index, *run.options, "--json-file", report_file, "--scores", scores]
+        words = ["evaluate", "-c", config, index, *run.options, "--json", "--scores", scores]
         command = [sys.executable, "-m", "nbstream.cli", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{run}: {done.stderr}")
-        report = json.loads(report_file.read_text())
+        report = json.loads(done.stdout)
         return Outcome(
             _rows(scores),
             report["learned"],

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from nbstream.evaluation.report import FirstContacts, build_report, write_scores
 from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow
@@ -23,7 +23,9 @@ ROWS = (
 
 
 def report_members(rows: tuple[EvaluationRow, ...], skip: int = 0) -> dict[str, object]:
-    return dict(json.loads(build_report(EvaluationResult(rows, 0.25), EvaluationOptions(), skip, None).to_json()))
+    return dict(
+        json.loads(json.dumps(asdict(build_report(EvaluationResult(rows, 0.25), EvaluationOptions(), skip, None))))
+    )
 
 
 def test_the_json_has_these_fields_and_no_others() -> None:

@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, output: Output) -> None:
     _check_usage(options)
     file = config.find_config_file(options.config)
     settings = config.load_settings(file)
-    outputs = (options.json_file, options.scores, options.suspects)
+    outputs = (options.scores, options.suspects)
     check_writable([path for path in outputs if path])
     if options.config is None:
         print_note(f"configuration: {file or 'the defaults'}")
@@ -91,8 +91,7 @@ def run(options: argparse.Namespace, output: Output) -> None:
 def _check_usage(options: argparse.Namespace) -> None:
     pair = (options.spam, options.ham)
     if all(pair) == bool(options.index) or any(pair) != all(pair):
-        hint = "; --json takes no file, --json-file FILE does" if options.json and options.index else ""
-        options.wrong_usage(f"give an INDEX, or both --spam and --ham{hint}")
+        options.wrong_usage("give an INDEX, or both --spam and --ham")
     if any(message_files.STANDARD_INPUT in (paths or []) for paths in pair):
         options.wrong_usage("--spam and --ham are read twice, standard input cannot be")
     if options.taught and options.regime == "immediate":
@@ -187,9 +186,6 @@ def _write_outputs(
     measured: EvaluationReport,
     suspects: list[SuspectRow] | None,
 ) -> None:
-    if options.json_file:
-        with translate_write_errors(options.json_file):
-            options.json_file.write_text(measured.to_json() + "\n", encoding="utf-8")
     if options.scores:
         with (
             translate_write_errors(options.scores),

@@ -85,16 +85,12 @@ def test_two_heaps_are_merged_in_their_order(evaluate: Evaluate, tmp_path: Path)
     assert abs(half[0] - half[1]) <= 1
 
 
-def test_json_and_scores_go_to_their_files(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
-    code, out, _ = evaluate(
-        index, "--json-file", tmp_path / "a.json", "--scores", tmp_path / "a.tsv", "--skip", "50"
-    )
+def test_scores_go_to_their_file(evaluate: Evaluate, index: str, tmp_path: Path) -> None:
+    code, out, _ = evaluate(index, "--scores", tmp_path / "a.tsv", "--skip", "50")
 
-    result = json.loads((tmp_path / "a.json").read_text())
     lines = (tmp_path / "a.tsv").read_text().splitlines()
     assert code == 0
     assert out.startswith("10 measured: ")
-    assert result["messages"] == 10
     assert lines[0] == "index\tlabel\tscore\tprobability\tverdict"
     assert [line.split("\t")[0] for line in lines[1:]] == [str(n) for n in range(1, COUNT + 1)]
 
