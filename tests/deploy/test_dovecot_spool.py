@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import resource
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -154,24 +153,6 @@ def test_a_hundred_messages_that_are_moved_are_learned_and_relearned_as_their_us
     assert (history["source"], history["actor"]) == ("dovecot", "user ann")
 
 
-@pytest.mark.soak
-def test_messages_that_wait_survive_a_daemon_that_is_killed_and_each_is_learned_once(site: Site) -> None:
-    spam, redis = site.learned("spam"), site.redis
-    site.dovecot.put("INBOX", *(message() for _ in range(20)))
-    os.kill(redis, signal.SIGSTOP)
-    site.dovecot.move("INBOX", "Junk")
-    assert site.dovecot.count("Junk") == 20
-    assert site.waiting == 20
-    assert site.daemon.get("/readyz")[0] in {200, 503}  # it goes on answering
-
-    site.daemon.kill()
-    os.kill(redis, signal.SIGCONT)
-    site.daemon = DaemonProcess(site.settings).ready()
-
-    wait_until(lambda: site.learned("spam") == spam + 20)
-    wait_until(lambda: site.waiting == 0)
-
-
 def test_a_refusal_is_an_error_in_dovecot_s_log_and_the_message_moves_all_the_same(site: Site) -> None:
     lines = len(site.dovecot.log.splitlines())
     site.dovecot.put("INBOX", b"\n")
@@ -212,43 +193,6 @@ def test_a_spool_of_the_largest_size_refuses_and_takes_again_and_the_folder_is_t
     site.dovecot.put("INBOX", message())
     site.dovecot.move("INBOX", "Junk")
     wait_until(lambda: site.learned("spam") == spam + 1)
-
-
-@pytest.fixture
-def site_with_small_files(site: Site) -> Iterator[Site]:
-    """Whose files may grow up to 4 MB, as on a small disk."""
-    pid = site.daemon.process.pid
-    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (4 << 20, hard))
-    yield site
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_full_disk_refuses_and_the_folder_is_taught_once_more(site_with_small_files: Site) -> None:
-    site, moved = site_with_small_files, 12
-    before = site.before()
-    site.dovecot.put("INBOX", *(message(LINE * 5_000) for _ in range(moved)))
-    os.kill(site.redis, signal.SIGSTOP)
-    try:
-        site.dovecot.move("INBOX", "Junk")
-    finally:
-        os.kill(site.redis, signal.SIGCONT)
-
-    assert_nothing_is_lost(site, moved, *before)
-
-
-def test_what_an_administrator_moves_with_doveadm_teaches_nothing(site: Site) -> None:
-    spam, lines = site.learned("spam"), len(site.dovecot.log.splitlines())
-    site.dovecot.put("INBOX", message())
-
-    site.dovecot.administer("move", "-u", "ann", "Junk", "mailbox", "INBOX", "all")
-
-    assert site.dovecot.count("Junk") == 1
-    assert site.errors(lines) == []
-    site.dovecot.put("INBOX", message())
-    site.dovecot.move("INBOX", "Junk")
-    wait_until(lambda: site.learned("spam") > spam and site.waiting == 0)
-    assert site.learned("spam") == spam + 1
 
 
 def test_without_the_socket_the_program_of_the_same_name_runs(site: Site) -> None:

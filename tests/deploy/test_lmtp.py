@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import smtplib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.daemon import config
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
 from tests.deploy.lmtp import PIECES, LmtpDovecot
@@ -108,14 +106,6 @@ def test_each_recipient_gets_the_message_once(site: Site) -> None:
     assert "Too many recipients" not in site.postfix.log
 
 
-def test_a_full_mailbox_takes_nothing_from_the_others(site: Site) -> None:
-    site.send(b"Subject: m-one-full\r\n\r\nhello\r\n", "full", "bob")
-
-    site.arrived("bob", b"m-one-full")
-    wait_until(lambda: re.search(r"to=<full@example.org>.*status=bounced .*5\.2\.2", site.postfix.log))
-    assert not site.dovecot.delivered("full", b"m-one-full")
-
-
 def test_mail_waits_while_dovecot_is_away(site: Site) -> None:
     site.dovecot.stop()
     deferrals = site.postfix.log.count("status=deferred")
@@ -126,22 +116,6 @@ def test_mail_waits_while_dovecot_is_away(site: Site) -> None:
     for user in ("ann", "bob"):
         site.postfix.flush_until(partial(site.dovecot.delivered, user, b"m-away"))
         site.arrived(user, b"m-away")
-
-
-def test_recipients_that_are_put_off_are_sent_again_and_get_the_message_once(site: Site) -> None:
-    """As a client that sends several recipients in one transaction learns it."""
-    listener = config.load_settings(site.settings).listeners.smtp
-    assert listener is not None
-    waiting = ["ann@example.org", "bob@example.org"]
-    with smtplib.SMTP(str(listener.listen), timeout=30) as client:
-        rounds = 0
-        while waiting:
-            rounds += 1
-            waiting = list(client.sendmail(SENDER, waiting, b"Subject: m-rounds\r\n\r\nhello\r\n"))
-
-    assert rounds == 2
-    for user in ("ann", "bob"):
-        site.arrived(user, b"m-rounds")
 
 
 async def test_dovecot_answers_for_each_recipient(dovecot: LmtpDovecot) -> None:

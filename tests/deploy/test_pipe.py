@@ -6,7 +6,6 @@ import os
 import pwd
 import re
 import shlex
-import smtplib
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ import pytest
 from nbstream.mail import header_edits
 from nbstream.mail.header_edits import HeaderEdits
 from nbstream.policy.header import FilterMarks
-from tests.deploy.lmtp import LmtpDovecot
-from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command
 from tests.harness.filter_script import PIECES, SCRIPT, run
 from tests.harness.handbook_pages import page
 from tests.harness.postfix import open_folder
@@ -198,24 +196,6 @@ def test_learning_is_in_the_history_with_the_user(running: Site) -> None:
     assert run(b"", running.socket, "--learn", "spam").returncode == 65
 
 
-def test_more_messages_at_once_than_the_daemon_takes_connections(running: Site, tmp_path: Path) -> None:
-    """The settings permit two connections."""
-    processes = []
-    for number in range(40):
-        file = tmp_path / str(number)
-        file.write_bytes(HAM + str(number).encode())
-        with file.open("rb") as message:
-            words: list[str | Path] = [SCRIPT, "--socket", running.socket, "--timeout", str(DEADLINE_SECONDS)]
-            processes.append(
-                subprocess.Popen(words, stdin=message, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            )
-    outputs = [process.communicate(timeout=DEADLINE_SECONDS) for process in processes]
-    for number, (process, (output, errors)) in enumerate(zip(processes, outputs, strict=True)):
-        assert (process.returncode, errors) == (0, b"")
-        assert b"\nX-Nbstream: ham; " in output
-        assert output.endswith(HAM + str(number).encode())
-
-
 # The programs
 
 
@@ -286,25 +266,6 @@ def test_sieve(site: Site, program: Callable[[str], str]) -> None:
     (delivered,) = site.delivered("Maildir")
     assert delivered.replace(b"\r\n", b"\n").endswith(SPAM)
     assert b"X-Nbstream: " not in delivered
-
-
-def test_sieve_for_mail_by_lmtp(site: Site, program: Callable[[str], str]) -> None:
-    """Dovecot's LMTP server runs the program with the first group of the mail's user, and with no other."""
-    site.piece("junk.sieve", site.folder / "junk.sieve", 0o644)
-    piece = site.piece("dovecot-2.3.conf", site.folder / "filter.conf", 0o644)
-    os.chown(site.socket, -1, USER)  # as group= does
-    site.socket.chmod(0o660)
-    with open_folder() as folder:
-        dovecot = LmtpDovecot(folder, program)
-        with (folder / "dovecot.conf").open("a") as conf:
-            conf.write(f"!include {piece}\n")
-        with dovecot.running(), smtplib.LMTP(str(dovecot.socket)) as client:
-            client.sendmail("bob@example.com", ["ann@example.org"], SPAM)
-            wait_until(lambda: dovecot.delivered("ann/.Junk", b"free prize"))
-        (delivered,) = dovecot.delivered("ann/.Junk", b"free prize")
-    site.socket.chmod(0o666)
-
-    assert b"X-Nbstream: spam" in delivered
 
 
 def test_notmuch(site: Site, program: Callable[[str], str]) -> None:

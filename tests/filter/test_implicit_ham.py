@@ -186,35 +186,12 @@ async def test_a_walk_learns_what_is_old_enough_and_goes_on_where_it_was(client:
     }
 
 
-async def test_a_walk_goes_on_behind_a_message_whose_ledger_entry_cannot_be_read(client: Redis) -> None:
-    kept = await SpamOnlySite.open(client)
-    raws = letters_of("ham", 2)
-    memory = Memory({float(at): await kept.checked(raw) for at, raw in enumerate(raws, start=1)})
-    await client.hset(kept.site.model.keys.ledger(Message.parse(raws[0]).key), "label", "of another program")
-
-    assert await ImplicitHamWalk(kept.learner, memory.oldest_between, 0.0, lambda: 3.0).step() == 1
-
-    learned = await kept.site.model.entry(Message.parse(raws[1]).key)
-    assert learned
-    assert learned.is_automatic
-
-
 async def test_a_walk_is_bounded_and_two_walks_learn_each_message_once(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
     memory = Memory({float(at): await kept.checked(raw) for at, raw in enumerate(letters_of("ham", 130), start=1)})
     first, second = (ImplicitHamWalk(kept.learner, memory.oldest_between, 0.0, lambda: 200.0) for _ in range(2))
 
     assert [await first.step(), await second.step(), await first.step(), await second.step()] == [100, 0, 30, 0]
-
-
-async def test_where_people_teach_ham_a_walk_reads_nothing(client: Redis) -> None:
-    kept = await SpamOnlySite.open(client)
-    for raw in letters_of("ham", HAM_NEEDED):
-        await kept.site.filter.learn(Message.parse(raw), "ham", "test")
-    memory = Memory({1.0: await kept.checked(letters_of("ham", 1, seed=3)[0])})
-
-    assert await ImplicitHamWalk(kept.learner, memory.oldest_between, 0.0).step() == 0
-    assert not memory.asked
 
 
 @pytest.mark.parametrize("label", ["spam", "ham"])

@@ -19,7 +19,7 @@ from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.filter import Contradiction, FeedbackOutcome, FeedbackResult, Filter, FilterParts, FilterPolicy
-from nbstream.policy.feedback_source import REINFORCEMENT_PAUSE_SECONDS, FeedbackSource, Reinforcement
+from nbstream.policy.feedback_source import REINFORCEMENT_PAUSE_SECONDS, Reinforcement
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.ledger import LedgerEntry
@@ -28,7 +28,7 @@ from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.algebra import stored, summed
 from tests.harness.disputes import DISPUTED, SIMILAR, teach_dispute
-from tests.harness.filters import labelled, make_filter, with_parts
+from tests.harness.filters import make_filter, with_parts
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import DEADLINE_SECONDS
@@ -133,25 +133,6 @@ async def test_who_reinforces_on_what_was_seen_leaves_alone_what_came_since(site
     assert await reinforce(0.5, entry.version) is FeedbackOutcome.REINFORCED
 
 
-@pytest.mark.parametrize("label", ["spam", None])
-async def test_who_reinforces_on_what_was_seen_teaches_nothing_where_it_is_gone(
-    site: Site, label: str | None
-) -> None:
-    seen = (await site.entry()).version
-    if label:
-        await site.say(label)
-    else:
-        await site.filter.unlearn(DISPUTED, "smtp")
-    before = await stored(site.model)
-
-    lesson = await site.filter.learn(
-        DISPUTED, "ham", "page", "ann", Reinforcement.AT_ONCE, reinforced_version=seen
-    )
-
-    assert lesson.outcome is (FeedbackOutcome.ALREADY if label else FeedbackOutcome.UNKNOWN)
-    assert await stored(site.model) == before
-
-
 async def test_the_bound_holds_however_often_it_is_said(site: Site) -> None:
     site.filter = site.filter.with_policy(NEVER_HAM)
     outcomes = []
@@ -180,15 +161,6 @@ async def test_a_repeat_within_ten_minutes_is_a_retry_and_changes_nothing(site: 
     assert await stored(site.model) == before
     site.clock.now += 1
     assert (await site.say()).outcome is FeedbackOutcome.REINFORCED
-
-
-async def test_many_messages_are_reinforced_where_the_source_says_so(site: Site) -> None:
-    results: list[Any] = []
-    source = FeedbackSource("cli", "user ann", Reinforcement.AT_ONCE)
-
-    await site.filter.learn_many(labelled(messages([DISPUTED, SIMILAR[30]]), "ham"), source, results.append)
-
-    assert [result.outcome for result in results] == [FeedbackOutcome.REINFORCED, FeedbackOutcome.LEARNED]
 
 
 async def messages(batch: Sequence[Any]) -> AsyncIterator[Any]:

@@ -65,16 +65,3 @@ def test_mail_goes_on_and_lessons_are_put_off_until_redis_is_back(
             if event["level"] == "error" and "the background work" in event["event"]
         ]
         assert daemon.stop() == 0
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("behaviour", [Behaviour.RESET, Behaviour.SILENT])
-def test_a_daemon_starts_before_redis_is_there(
-    own_redis: RedisServer, tmp_path: Path, behaviour: Behaviour
-) -> None:
-    with Gate(own_redis.socket, behaviour, 3) as gate, DaemonProcess(write_settings(tmp_path, gate, 1)) as daemon:
-        assert send(daemon, "letter").startswith("250 ")
-        assert lesson_status(daemon, 1) == 503
-        gate.behaviour = Behaviour.PASS
-        wait_until(lambda: lesson_status(daemon, 1) == 200)
-        assert daemon.stop() == 0

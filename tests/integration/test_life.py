@@ -119,25 +119,6 @@ def test_a_redis_that_dies_comes_back_with_everything(daemon: DaemonProcess, tmp
     wait_until(lambda: daemon.metric("nbstream_redis_up") == 1)
 
 
-@pytest.mark.soak
-def test_an_external_redis_that_is_away_at_the_start_is_waited_for(tmp_path: Path) -> None:
-    port = free_port()
-    config = tmp_path / "nb.yaml"
-    config.write_text(
-        f"state_dir: {tmp_path / 'state'}\nredis: {{url: 'redis://127.0.0.1:{port}', timeout_seconds: 1}}\n"
-        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\nlog: {format: json}\n"
-    )
-    with DaemonProcess(config) as daemon:
-        code, body = daemon.get("/readyz")
-
-        assert code == 503
-        assert "no counts are loaded" in body
-        assert "127.0.0.1" not in body
-        assert send(daemon) == "250 2.0.0 Delivered to the Maildir"
-        assert daemon.metric("nbstream_redis_up") == 0
-        assert daemon.get("/healthz") == (200, "ok\n")
-
-
 def test_an_external_redis_without_persistence_is_warned_about(tmp_path: Path, redis_binary: Path) -> None:
     port = free_port()
     server = subprocess.Popen(

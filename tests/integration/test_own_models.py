@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
-import itertools
 import json
 import re
 import smtplib
 import socket
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -23,11 +20,6 @@ from redis import Redis
 
 from nbstream.cli.exit_codes import EX_TEMPFAIL
 from nbstream.cli.main import main
-from nbstream.filter.own_models.index import OwnModelKeys
-from nbstream.mail.message import Message
-from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.model.model import Model
-from tests.harness.algebra import live_entries, stored, summed
 from tests.harness.daemon import DaemonProcess, wait_until
 from tests.harness.redis.redis_server import RedisServer
 
@@ -166,87 +158,6 @@ def test_every_protocol_that_names_a_user_asks_his_model(site: Site) -> None:
         assert site.check(news(99), other)["probability"] == pytest.approx(before)
     assert site.rspamd_check(news(99), BOB)["score"] > reply["score"]
     assert spamd.split("Spam:")[1] != site.spamd("CHECK", news(99), User=BOB).split("Spam:")[1]
-
-
-def test_five_stolen_accounts_move_nobody_elses_verdict(site: Site) -> None:
-    """They teach the opposite by all their addresses, and send themselves what they have taught."""
-    site.daemon.stop()
-    config = json.loads(site.daemon.config.read_text())
-    config |= {"autolearn": {}}
-    site.daemon.config.write_text(json.dumps(config))
-    stolen = [f"stolen{number}@example.org" for number in range(5)]
-    with DaemonProcess(site.daemon.config) as daemon:
-        attacked = Site(daemon, site.redis, site.folder)
-        wait_until(lambda: daemon.get("/readyz")[0] == 200)
-
-        def verdicts() -> object:
-            mails = (news(99), letter(99))
-            return [attacked.check(mail, *whom)["probability"] for mail in mails for whom in ((ANN,), (EVE,), ())]
-
-        before = verdicts()
-        for user in (
-            *stolen,
-            *(f"{stolen[0].replace('@', f'+{number}@')}" for number in range(5)),
-            stolen[1].upper(),
-        ):
-            for number in range(20, 24):
-                attacked.learn(news(number), "ham", user)
-                attacked.learn(letter(number), "spam", user)
-        for number in range(30, 40):
-            attacked.deliver(news(number), *stolen)
-
-        assert attacked.check(news(99), stolen[0])["probability"] < 0.5
-        assert verdicts() == before
-        for label in ("ham", "spam"):
-            assert daemon.metric(f'nbstream_autolearn_total{{label="{label}",outcome="learned"}}') == 0
-
-
-def test_kills_lose_and_double_no_lesson_of_an_own_model(site: Site, own_redis: RedisServer) -> None:
-    acknowledged: dict[str, dict[int, str]] = {ANN: {}, BOB: {}}
-
-    def teach(user: str, first: int, running: Site) -> None:
-        """Teach until the daemon ends, and relearn every third message as the other class."""
-        for number in itertools.count(first):
-            raw, label = news(number), "ham" if number % 2 else "spam"
-            try:
-                running.learn(raw, label, user)
-                acknowledged[user][number] = label
-                if number % 3 == 0:
-                    other = "spam" if label == "ham" else "ham"
-                    acknowledged[user].pop(number)  # one of the two, if this is not answered
-                    running.learn(raw, other, user)
-                    acknowledged[user][number] = other
-            except OSError:
-                return
-
-    site.daemon.kill()
-    for attempt in range(5):
-        with DaemonProcess(site.daemon.config) as daemon:
-            running = Site(daemon, site.redis, site.folder)
-            wait_until(lambda: daemon.get("/readyz")[0] == 200)
-            threads = [
-                threading.Thread(target=teach, args=(user, 100 + 1000 * attempt, running)) for user in acknowledged
-            ]
-            for thread in threads:
-                thread.start()
-            goal = 12 * (attempt + 1)
-            wait_until(lambda: min(map(len, acknowledged.values())) >= goal)  # noqa: B023 - likewise
-            daemon.kill()
-            for thread in threads:
-                thread.join()
-
-    async def audit() -> None:
-        client = open_client(ConnectionOptions(own_redis.url))
-        for user, labels in acknowledged.items():
-            local = user.partition("@")[0]
-            model = Model(client, OwnModelKeys("default", f"example.org/{local}"), 3600)
-            entries = await live_entries(model)
-            keys = {Message.parse(news(number)).key: label for number, label in labels.items()}
-            assert {key: entries[key].label for key in keys if key in entries} == keys
-            assert await stored(model) == await summed(model)
-        await client.aclose()
-
-    asyncio.run(audit())
 
 
 def test_a_user_is_erased_while_mail_comes(site: Site) -> None:

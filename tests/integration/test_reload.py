@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.daemon.config import load_settings, policy_hash
-from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
+from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command, gone, wait_until
 
 APPLIED = 'nbstream_config_reloads_total{outcome="applied"}'
 REFUSED = 'nbstream_config_reloads_total{outcome="refused"}'
@@ -146,15 +146,6 @@ def test_a_bad_file_is_refused_before_the_daemon_is_asked(daemon: DaemonProcess,
     assert daemon.metric(REFUSED) == 0
 
 
-@pytest.mark.soak
-def test_a_daemon_that_hangs_is_75_and_not_called_applied(daemon: DaemonProcess, file: File) -> None:
-    daemon.process.send_signal(signal.SIGSTOP)
-    result = command("reload", "-c", file.path)
-    daemon.process.send_signal(signal.SIGCONT)
-
-    assert (result.returncode, result.stdout) == (75, "")
-
-
 def test_fifty_sighups_under_mail_lose_nothing_and_no_message_is_half_old_half_new(
     daemon: DaemonProcess, file: File
 ) -> None:
@@ -187,40 +178,6 @@ def test_fifty_sighups_under_mail_lose_nothing_and_no_message_is_half_old_half_n
     assert daemon.metric(REFUSED) == 0
     assert daemon.metric('nbstream_threshold{name="spam"}') == 0.95
     assert daemon.stop() == 0
-
-
-def catches_hangups(pid: int) -> bool:
-    """True once the process has a handler for SIGHUP."""
-    caught = re.findall(r"^SigCgt:\t([0-9a-f]+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return bool(int(caught[0], 16) & 1 << signal.SIGHUP - 1)
-
-
-@pytest.mark.soak
-def test_a_reload_works_from_the_first_moment_on_while_redis_is_away(file: File) -> None:
-    file.write(f"redis: {{url: 'redis://127.0.0.1:{free_port()}', timeout_seconds: 1}}")
-    process = DaemonProcess(file.path)
-    try:
-        wait_until(lambda: catches_hangups(process.process.pid))
-        process.process.send_signal(signal.SIGHUP)
-        wait_until(lambda: any(event["event"] == "reloaded" for event in process.events))
-        file.write(
-            f"redis: {{url: 'redis://127.0.0.1:{free_port()}', timeout_seconds: 1}}\non_filter_failure: defer"
-        )
-        result = command("reload", "-c", file.path)
-        assert (result.returncode, result.stderr) == (0, "")
-        assert "changed: on_filter_failure\nin force only after a restart: redis.url\n" in result.stdout
-        assert not any("smtp" in event for event in process.events), "it was ready before it was asked"
-
-        process.ready()
-
-        assert process.metric(APPLIED) == 2
-        with connect(process) as client:
-            assert send(client, "deferred").startswith("451 ")
-            file.write("on_filter_failure: pass")
-            hang_up(process)
-            assert send(client, "passed").startswith("250 ")
-    finally:
-        process.kill()
 
 
 def test_under_nohup_a_hangup_is_a_reload(file: File, program: Callable[[str], str]) -> None:

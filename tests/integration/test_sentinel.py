@@ -78,17 +78,3 @@ def test_lessons_wait_while_too_few_replicas_follow_and_mail_does_not(
         assert account.mails_refused == []
         assert result.is_exact
         assert result.entries == result.records == len(account.acknowledged)
-
-
-@pytest.mark.soak
-def test_a_daemon_starts_while_no_sentinel_answers_and_finds_the_primary_later(
-    server_program: Path, tmp_path: Path
-) -> None:
-    with SentinelSet(server_program, tmp_path / "set") as servers:
-        for sentinel in servers.sentinels:
-            sentinel.kill()
-        with DaemonProcess(write_settings(tmp_path, servers)) as daemon:
-            assert daemon.get("/readyz")[0] == 503
-            for sentinel in servers.sentinels:
-                sentinel.start()
-            wait_until(lambda: daemon.get("/readyz")[0] == 200)

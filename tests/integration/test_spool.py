@@ -5,23 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import random
 import signal
-import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from nbstream.listeners.dovecot.spool import SpoolBacklog, measure_backlog
-from nbstream.store.state_file import NAME
 from tests.harness.daemon import DaemonProcess, command, wait_until
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.spool_client import REFUSED, TAKEN, numbered, report
 from tests.integration.test_full_disk import fill
-from tests.integration.workers import Site, logged_events, replaced
+from tests.integration.workers import Site, logged_events
 
 PACE_SECONDS = 0.03  # of a client: no more messages than are learned in the time of a test
 
@@ -65,33 +61,6 @@ def learned_in_redis(site: Site) -> dict[str, int]:
     return learned
 
 
-@pytest.mark.soak
-def test_workers_that_are_killed_lose_nothing_and_another_one_learns(tmp_path: Path, redis_binary: Path) -> None:
-    site, path = site_with_spool(tmp_path)
-    numbers = itertools.count()
-    with site.running() as daemon:
-        reporters = [Reporter(path, numbers) for _ in range(2)]
-        try:
-            for times in range(1, 4):
-                wanted = 25 * times
-                wait_until(lambda wanted=wanted: sum(len(reporter.taken) for reporter in reporters) >= wanted)
-                os.kill(random.Random(times).choice(site.pids()), signal.SIGKILL)
-                replaced(daemon, times)
-        finally:
-            for reporter in reporters:
-                reporter.stop()
-        taken = {number for reporter in reporters for number in reporter.taken}
-        wait_until(lambda: measure_backlog(site.state).waiting == 0)
-
-        # All of them are known: to say it again changes nothing. What was not answered may be known, too.
-        known = learned_in_redis(site)
-        assert len(taken) <= known["spam"] <= next(numbers)
-        for number in taken:
-            assert report(path, numbered(number)) == TAKEN
-        wait_until(lambda: measure_backlog(site.state) == SpoolBacklog())
-        assert learned_in_redis(site) == known
-
-
 def test_a_killed_daemon_learns_after_its_start_what_waited(tmp_path: Path, redis_binary: Path) -> None:
     site, path = site_with_spool(tmp_path, workers=1, text="redis: {timeout_seconds: 1}")
     with DaemonProcess(site.file) as daemon:
@@ -129,18 +98,6 @@ def test_a_reload_and_a_drain_under_load_lose_nothing(tmp_path: Path, redis_bina
         wait_until(lambda: measure_backlog(site.state).waiting == 0)
         # What came in the last moment may be known and not answered: Dovecot would hand it over again.
         assert taken <= learned_in_redis(site)["spam"] <= next(numbers)
-
-
-@pytest.mark.soak
-def test_a_disk_that_hangs_does_not_hold_up_the_end(tmp_path: Path, redis_binary: Path) -> None:
-    """Here another process keeps the lock of those who write."""
-    site, path = site_with_spool(tmp_path, workers=1, text="drain_seconds: 1")
-    with DaemonProcess(site.file) as daemon:
-        assert report(path, numbered(0)) == TAKEN
-        with closing(sqlite3.connect(site.state / NAME, isolation_level=None)) as database:
-            database.execute("BEGIN IMMEDIATE")
-            assert daemon.get("/healthz")[0] == 200
-            assert daemon.stop() == 0
 
 
 def test_a_full_disk_refuses_and_loses_nothing_acknowledged(

@@ -91,22 +91,6 @@ def test_three_workers_one_killed_answer_2_000_entries_once(workers: Workers) ->
     check_that_three_workers_survive_one(workers, 2000, labelled=5)
 
 
-@pytest.mark.soak
-def test_a_restart_of_redis_loses_no_entry(workers: Workers, own_redis: RedisServer) -> None:
-    daemons = [workers.start(f"worker{number}") for number in range(2)]
-    workers.add(range(1000), 3)
-    wait_until(lambda: workers.client.xlen(OUT) > 200)
-    own_redis.stop()
-    own_redis.start(*DURABLE)
-    wait_until(lambda: ready(workers.client))
-
-    wait_until(lambda: workers.client.xlen(IN) == 0, MINUTES)
-
-    assert sorted(int(answer[b"id"]) for answer in workers.answers()) == list(range(1000))
-    assert workers.learned() == 334
-    assert [daemon.stop() for daemon in daemons] == [0, 0]
-
-
 def ready(client: redis.Redis) -> bool:
     try:
         return bool(client.ping())

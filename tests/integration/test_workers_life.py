@@ -134,16 +134,6 @@ def test_sigterm_drains_all(site: Site) -> None:
         assert daemon.events[-1]["event"] == "stopped"
 
 
-@pytest.mark.soak
-def test_what_does_not_end_in_time_is_ended(site: Site) -> None:
-    site.write("drain_seconds: 0")
-    with site.running() as daemon:
-        os.kill(site.pids()[0], signal.SIGSTOP)
-        assert daemon.stop() == 0
-        (event,) = [event for event in daemon.events if "workers are killed" in str(event["event"])]
-        assert event["workers"] == "1"
-
-
 def accepts(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
@@ -169,21 +159,6 @@ def test_without_their_parent_workers_drain_and_the_next_daemon_takes_over(site:
     with site.running() as daemon:
         assert send(daemon, "afterwards").startswith("250 ")
         assert model(daemon)["learned"]["spam"] == 1
-
-
-@pytest.mark.soak
-def test_on_unix_sockets_which_outlive_a_worker_and_not_the_daemon(site: Site, tmp_path: Path) -> None:
-    path = tmp_path / "http.sock"
-    site.write(listeners=f"smtp: null, http: {{listen: 'unix:{path}'}}")
-    with site.running() as daemon:
-        assert ask(path) == {"ready": True, "degraded": {}}
-        for times, victim in enumerate(site.pids(), 1):
-            os.kill(victim, signal.SIGKILL)
-            assert ask(path)["ready"]
-            replaced(daemon, times)
-        assert ask(path)["ready"]
-        assert daemon.stop() == 0
-        assert not path.exists()
 
 
 def test_a_unix_socket_tells_that_they_drain(site: Site, tmp_path: Path) -> None:

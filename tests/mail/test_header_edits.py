@@ -14,10 +14,6 @@ def test_fields_go_on_top_in_their_order_and_named_ones_are_removed() -> None:
     assert (fields, rest) == (b"X-A: 1,\r\n\t2\r\nX-B: 3\r\n", MAIL)
 
 
-def test_what_does_not_change_is_not_copied() -> None:
-    assert edit_message(MAIL, EDITS)[1] is MAIL
-
-
 def test_a_first_line_that_continues_no_field_continues_none_of_the_added_ones() -> None:
     assert edit_message(b" text\r\n", EDITS)[1] == b"X-Guard:\r\n text\r\n"
     assert edit_message(b"X-Other: a\r\n\tmore\r\n\r\n text", EDITS)[1] == b"\r\n text"

@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 
 import nbstream
 from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
-from nbstream.file_locks import daemon_pid, lock_daemon
+from nbstream.file_locks import lock_daemon
 from nbstream.server.smtp_replies import error_reply
 from nbstream.store.embedded import EmbeddedRedis
 from nbstream.store.server_programs import (
@@ -188,13 +188,6 @@ async def test_close_returns_when_the_server_has_ended(new_user: NewUser, state_
     assert has_ended(server)
 
 
-async def test_a_write_is_there_after_a_stop_and_a_start(new_user: NewUser) -> None:
-    embedded = new_user()
-    await set_value(await start(embedded), "key", "value")
-    embedded.close()
-    assert await get(await start(embedded), "key") == b"value"
-
-
 async def test_a_killed_server_is_started_again_with_every_acknowledged_write(
     new_user: NewUser, state_dir: Path
 ) -> None:
@@ -273,14 +266,6 @@ async def test_a_server_starts_only_after_the_end_of_its_predecessor(new_user: N
     assert await get(address, "key") == b"value"
 
 
-async def test_an_interrupt_from_the_terminal_does_not_reach_the_server(
-    new_user: NewUser, state_dir: Path
-) -> None:
-    await start(new_user())
-    server = server_pid(state_dir)
-    assert os.getsid(server) == server
-
-
 async def test_the_server_keeps_nothing_open_that_the_starter_inherited(new_user: NewUser) -> None:
     reading, writing = os.pipe()
     os.set_inheritable(writing, True)
@@ -289,16 +274,6 @@ async def test_the_server_keeps_nothing_open_that_the_starter_inherited(new_user
     ended, _, _ = select.select([reading], [], [], 0)
     os.close(reading)
     assert ended
-
-
-async def test_a_state_dir_too_long_for_a_unix_socket_works_all_the_same(
-    new_user: NewUser, tmp_path: Path
-) -> None:
-    embedded = new_user(folder=tmp_path / ("ä" * 60) / ("long" * 30))
-    address = await start(embedded)
-    await set_value(address, "key", "value")
-    embedded.close()
-    assert await get(await start(embedded), "key") == b"value"
 
 
 async def test_a_server_that_cannot_start_says_why_in_the_log_text_only(
@@ -333,13 +308,6 @@ def test_a_second_daemon_on_a_state_dir_is_refused_by_name_and_pid(tmp_path: Pat
         lock_daemon(tmp_path / "state")
     assert str(tmp_path / "state") in str(raised.value)
     assert f"pid {os.getpid()}" in str(raised.value)
-
-
-def test_commands_know_the_daemon_s_pid_while_it_runs(tmp_path: Path) -> None:
-    assert daemon_pid(tmp_path) is None
-    with lock_daemon(tmp_path):
-        assert daemon_pid(tmp_path) == os.getpid()
-    assert daemon_pid(tmp_path) is None
 
 
 async def test_the_state_records_the_server_that_wrote_it(new_user: NewUser, state_dir: Path) -> None:
@@ -421,17 +389,3 @@ def test_a_server_opens_the_state_of_its_own_family_up_to_its_version(
         return ServerVersion(name, tuple(map(int, number.split("."))))
 
     assert version(server).can_open(version(written)) is opens
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", "redis 7.0.15"),
-        ("Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", "valkey 8.1.1"),
-        ("redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.2\r\n", "valkey 8.0.2"),
-        ("redis_version:6.2.14\r\nredis_mode:standalone\r\n", "redis 6.2.14"),
-        ("usage: something else", "None"),
-    ],
-)
-def test_the_version_is_read_from_the_output_of_the_server(text: str, version: str) -> None:
-    assert str(ServerVersion.parse(text)) == version

@@ -109,36 +109,6 @@ async def test_a_watch_leaves_a_primary_that_was_replaced_and_still_runs(servers
         old.resume()
 
 
-async def test_known_servers_are_used_while_all_sentinels_are_away(servers: SentinelSet) -> None:
-    async with open_client(sentinel_options(servers)) as client:
-        model = await Model(client, "test", 3600).open()
-        for sentinel in servers.sentinels:
-            sentinel.kill()
-        await look_for_primary(client)
-
-        assert await teach(model, 1)
-        await client.connection_pool.disconnect()
-        assert await teach(model, 2), "on a new connection"
-
-
-@pytest.mark.soak
-async def test_a_sentinel_that_was_cut_off_is_outvoted_by_a_newer_answer(servers: SentinelSet) -> None:
-    late, old = servers.sentinels[0], servers.primary()
-    late.stop()
-    old.kill()
-    servers.wait_for_new_primary(old)
-    options = sentinel_options(servers)
-    old.start()
-    late.resume()
-
-    async with open_client(options) as client:
-        model = Model(client, "test", 3600)
-        assert await teach(model, 1)
-
-    servers.wait_until_whole()
-    assert spam_messages(servers.primary()) == b"1"
-
-
 async def test_users_passwords_and_certificates_hold_for_servers_and_sentinels(
     tls_server_program: Path, tmp_path: Path, program: Callable[[str], str]
 ) -> None:

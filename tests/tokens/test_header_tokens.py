@@ -1,5 +1,3 @@
-import tracemalloc
-
 import pytest
 
 from nbstream.mail.added_fields import is_added_on_arrival
@@ -56,10 +54,6 @@ def test_a_reply_without_reference_has_a_token_of_its_own() -> None:
     assert "reply:True" in tokens_of("Subject: Re: hello", "In-Reply-To: <1@x>")
 
 
-def test_the_zone_of_the_date_is_a_token() -> None:
-    assert "date:+0300" in tokens_of("Date: Sun, 08 Apr 2007 21:00:48 +0300")
-
-
 def test_senders_that_disagree_are_a_token() -> None:
     tokens = tokens_of("From: a@x.example", "Reply-To: b@y.example")
     assert "same-domain:reply-to:False" in tokens
@@ -72,12 +66,6 @@ def test_the_layout_gives_tokens_however_many_fields_there_are(number: int) -> N
     assert {"absent:from", f"field:X-{number - 1}", f"order:x-{number - 2}>x-{number - 1}"} <= tokens
 
 
-def test_each_spelling_of_a_field_name_is_a_token() -> None:
-    tokens = tokens_of("Subject: a", "SUBJECT: b", *(f"X-{n}: y" for n in range(100)), "SuBJect: c")
-
-    assert {"field:Subject", "field:SUBJECT", "field:SuBJect"} <= tokens
-
-
 def test_every_form_of_the_zone_is_a_token() -> None:
     zones = [
         ("10:00:00 +0200", "+0200"),
@@ -87,19 +75,6 @@ def test_every_form_of_the_zone_is_a_token() -> None:
     ]
     for time, zone in zones:
         assert f"date:{zone.replace(' ', '_')}" in tokens_of(f"Date: Mon, 1 Jan 2024 {time}")
-
-
-def test_names_that_a_sender_invents_do_not_stay_in_memory() -> None:
-    tracemalloc.start()
-    try:
-        before, _ = tracemalloc.get_traced_memory()
-        for number in range(200):
-            tokens_of("From: a@x.example", f"X-{number}-{'a' * 60_000}: 1")
-            tokens_of(*(f"X-{number}-{i}-{'a' * 1_500}: 1" for i in range(40)))
-        after, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert after - before < 4_000_000  # without limits 36 MB of names, and 12 MB of layouts
 
 
 @pytest.mark.parametrize("name", ["body", "raw", "autolearn", "url.host"])

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from nbstream.mail.message import Message
 from nbstream.tokens.origins import token_origin
-from nbstream.tokens.tokenizer import Tokenizer
 
 LETTER = b"""Received: from mail.example.org by mx.example.net; Sat, 21 Nov 2026 10:00:00 +0000
 Message-ID: <1@example.org>
@@ -65,30 +59,6 @@ Content-Disposition: attachment
 )
 def test_the_origin_follows_from_the_prefix(token: str, expected: str) -> None:
     assert token_origin(token) == expected
-
-
-def test_every_kind_of_token_of_a_letter_and_of_a_bare_text_has_words() -> None:
-    tokens = [
-        token.decode()
-        for message in (Message.parse(LETTER), Message.from_text("CALL 0900 now!"))
-        for token in Tokenizer().tokenize(message).tokens.all
-    ]
-    origins = {token_origin(token) for token in tokens}
-
-    assert {"text", "link: path", "link: port", "link: user", "part: file type", "part: content"} <= origins
-    assert {
-        "Received: host or hops",
-        "Message-ID: form or host",
-        "To",
-        "header: order of fields",
-        "text: twenties",
-    } <= origins
-    assert all(re.fullmatch(r"[A-Za-z][A-Za-z' :.-]*", origin) for origin in origins)
-
-
-@given(st.text())
-def test_any_text_has_an_origin(token: str) -> None:
-    assert isinstance(token_origin(token), str)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from nbstream.tokens.header_tokens import raw_header_tokens
-from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
+from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.tokens.tokens import MAX_TOKEN_BYTES, Tokens
 
 
@@ -52,18 +52,6 @@ def test_no_token_reaches_into_the_next_field() -> None:
 @pytest.mark.parametrize("name", ["X-Spam-Status", "Authentication-Results", "X-Nbstream-Verdict", "Delivered-To"])
 def test_what_another_filter_or_a_mailbox_wrote_is_not_read(name: str) -> None:
     assert tokens_of(f"{name}: yes".encode()) == ()
-
-
-def test_a_bare_text_has_no_header() -> None:
-    assert Tokenizer().tokenize(Message.from_text("From: me\r\n\r\nhello")).tokens.raw_header == ()
-
-
-def test_they_are_at_most_a_quarter_of_all_tokens() -> None:
-    header = b"From: a@b.example\r\n" + b"\r\n".join(b"X-%d: a%d b%d c%d" % (n, n, n, n) for n in range(90))
-    message = Message.parse(header + b"\r\n\r\n" + b" ".join(b"w%d" % n for n in range(900)))
-    tokens = Tokenizer(TokenizerOptions(max_tokens=400)).tokenize(message).tokens
-    assert len(tokens.raw_header) == 100
-    assert len(tokens.all) == 400
 
 
 @given(st.lists(st.tuples(st.sampled_from(["Raw", "URL", "Body", "Subject"]), st.binary(max_size=40)), max_size=6))

@@ -36,13 +36,3 @@ def test_a_bare_text_gives_length_digits_capitals_marks_and_numbers() -> None:
     tokens = bare_text_tokens("CALL 08712345678 now! Win £1000")
     assert {"text.length:5", "text.twenties:1", "text.digits:4", "text.capitals:2"} <= set(tokens)
     assert {"text.mark:!", "text.mark:£", "text.number:11", "text.number:4"} <= set(tokens)
-
-
-def test_a_text_without_anything_has_tokens_too() -> None:
-    assert bare_text_tokens("") == ["text.length:0", "text.twenties:0", "text.digits:0", "text.capitals:0"]
-
-
-def test_the_tokens_of_a_bare_text_are_bounded() -> None:
-    marks = "".join(chr(c) for c in range(0x2000, 0x2400))
-    numbers = " ".join("1" * n for n in range(1, 300))
-    assert len(bare_text_tokens(marks + numbers)) <= 84

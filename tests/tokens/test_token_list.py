@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,13 +18,6 @@ def test_both_forms_are_the_same_tokens(names: list[bytes]) -> None:
     assert (len(named), len(joined)) == (len(names), len(names))
     assert tuple(joined) == joined.names == tuple(names) == named
     assert named.joined == joined.joined
-
-
-@given(names_of_tokens, st.data())
-def test_some_tokens_are_the_same_in_both_forms(names: list[bytes], data: st.DataObject) -> None:
-    positions = data.draw(st.lists(st.integers(0, len(names) - 1))) if names else []
-    some = [names[position] for position in positions]
-    assert TokenList(names).at(positions) == TokenList.from_joined(b"\n".join(names)).at(positions) == some
 
 
 @given(names_of_tokens, names_of_tokens)
@@ -54,10 +45,3 @@ def test_groups_are_found_again_by_their_sizes(
     assert hash(again) == hash(tokens)
     assert again.groups == (tuple(head), tuple(body), tuple(raw_header))
     assert (again.head, again.body, again.raw_header) == again.groups
-
-
-def test_what_goes_to_another_process_is_one_byte_string() -> None:
-    tokens = Tokens((b"a:b",), (b"body:c", b"body:d"))
-    packed = pickle.dumps(tokens)
-    assert b"a:b\nbody:c\nbody:d" in packed
-    assert pickle.loads(packed) == tokens

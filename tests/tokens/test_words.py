@@ -75,10 +75,6 @@ def test_a_shape_has_the_kinds_of_characters_and_not_the_characters() -> None:
     assert text_shape("000601c7$8A2f@Ab") == "9a9$9A9a@Aa"
 
 
-def test_surrogates_and_marks_have_a_shape_too() -> None:
-    assert text_shape("\ud800aa\u00e9AB12") == "\ud800a\u00e9A9"
-
-
 @pytest.mark.parametrize(
     "alphabet",
     [
@@ -102,14 +98,6 @@ def test_a_text_too_long_to_fold_at_once_has_the_words_it_would_have(
     assert distinct_words(text) == distinct_words(unicodedata.normalize("NFKC", text).casefold())
 
 
-def test_white_space_stops_every_rule_of_folding() -> None:
-    pieces = ["e\u0301", "\u0301e", "\u1100", "\u1161", "X", "\ufdfa", "\u00a8x", "\u2121"]
-    for space in " \n\x1c\x85\u00a0\u1680\u2003\u2028\u3000":
-        assert distinct_words(space.join(pieces)) == list(
-            dict.fromkeys(word for piece in pieces for word in distinct_words(piece))
-        )
-
-
 @pytest.mark.parametrize(
     "text", ["one two three two one four", "日本語 one two 発票優惠", "x" * 99 + " one two three"]
 )
@@ -130,26 +118,12 @@ def test_a_choice_has_both_ends_and_others_at_equal_distances() -> None:
     assert spread_choice(items, 1000) == items
 
 
-def test_a_choice_has_as_many_as_it_may() -> None:
-    for length in range(30):
-        items = [b"%d" % n for n in range(length)]
-        for limit in range(32):
-            chosen = list(spread_choice(items, limit))
-            assert chosen == sorted(set(chosen), key=int)
-            assert len(chosen) == min(limit, length)
-
-
 def test_of_more_words_than_are_read_the_last_ones_are_among_them() -> None:
     for padding in (["word{n}"], ["長い文章は{n}"], ["word{n}", "x" * 40 + "{n}"]):
         text = " ".join(form.format(n=n) for n in range(5_000) for form in padding)
         words = distinct_words_utf8(f"first {text} very last", 100)
         assert {b"first", b"very", b"last"} <= set(words)
         assert len(words) <= 100
-
-
-def test_words_are_cut_like_tokens() -> None:
-    """Two words that differ only beyond the length of a token are one, so distinct words make distinct tokens."""
-    assert len(distinct_words_utf8("\U00010400" * 20 + "a " + "\U00010400" * 20 + "b")) == 1
 
 
 def test_behind_the_limit_of_folding_a_text_is_read_in_its_own_forms() -> None:
@@ -170,13 +144,3 @@ def test_a_text_folded_in_stretches_has_the_words_of_the_text_folded_as_a_whole(
     assert "".join(stretches) == text
     if all(len(stretch) < _LONGEST_STRETCH_CHARACTERS for stretch in stretches):
         assert "".join(map(WordAllowance().fold, stretches)) == unicodedata.normalize("NFKC", text).casefold()
-
-
-def test_the_texts_of_a_message_share_the_limit_of_words_that_are_split() -> None:
-    text = " ".join(chr(0x4E00 + number) for number in range(20_000))
-    allowance = WordAllowance()
-
-    counts = [len(distinct_words_utf8(text, 4_000, allowance)) for _ in range(4)]
-
-    assert counts[0] == 4_000
-    assert 0 < counts[-1] <= 100

@@ -15,7 +15,6 @@ from typing import Any, Self, TypeVar
 
 from tests.harness.daemon import free_port
 
-CLIENTS = "127.0.0.1"
 """The address of all clients."""
 
 _DEADLINE_SECONDS = 10.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.errors import StoreRefuses, StoreUnavailable
+from nbstream.errors import StoreRefuses
 from nbstream.listeners.stream.queue import (
     CONSUMER_GROUP,
     Claim,
@@ -152,26 +152,6 @@ async def test_an_entry_tried_too_often_is_a_dead_letter_and_gets_an_answer(
     assert await client.xlen(KEYS.incoming) == 0
 
 
-async def test_an_entry_with_thousands_of_fields_can_be_a_dead_letter(queue: StreamQueue, client: Redis) -> None:
-    await add(client, **{f"field{number}": "x" for number in range(20_000)})
-    await queue.take(1)
-    await wait_until_idle(client)
-    await queue.claim()
-    await wait_until_idle(client)
-
-    assert await claim_outcome(queue) is ClaimOutcome.DEAD
-
-
-async def test_an_entry_that_somebody_removed_is_forgotten(queue: StreamQueue, client: Redis) -> None:
-    stream_id = await add(client)
-    await queue.take(1)
-    await client.xdel(KEYS.incoming, stream_id)
-    await wait_until_idle(client)
-
-    assert await claim_outcome(queue) is ClaimOutcome.LOST
-    assert await queue.claim() is None
-
-
 async def test_the_backlog_is_what_waits_and_what_is_pending(queue: StreamQueue, client: Redis) -> None:
     stream_ids = [await add(client) for _ in range(5)]
     await queue.take(2)
@@ -194,18 +174,6 @@ async def test_a_full_redis_leaves_the_entry_pending(queue: StreamQueue, client:
 
     assert (await queue.backlog()).pending == 1
     assert await queue.answer(stream_id, ANSWER)
-
-
-async def test_a_redis_that_lost_its_data_has_no_entry_to_answer(queue: StreamQueue, client: Redis) -> None:
-    stream_id = await add(client)
-    await queue.take(1)
-    await client.flushall()
-
-    assert not await queue.answer(stream_id, ANSWER)
-    with pytest.raises(StoreUnavailable):
-        await queue.take(1)
-    await queue.open()
-    assert await queue.take(1) == []
 
 
 async def test_silent_consumers_without_entries_are_removed_and_others_stay(
