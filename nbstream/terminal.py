@@ -7,7 +7,6 @@ stream that is closed is replaced, since otherwise the next file that is opened 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -128,6 +127,8 @@ class Output:
         """
         if self.as_json:
             if members is not None:
+                import json  # noqa: PLC0415 - --help needs none
+
                 print(json.dumps(members), flush=True)
         elif lines := [text] if isinstance(text, str) else text:
             print("\n".join(lines if styled else map(printable, lines)), flush=True)
