@@ -125,7 +125,7 @@ class AccessLevel(Enum):
 class Route:
     """The handler of the requests with this method to this path; that of GET answers HEAD as well.
 
-    A path may end with ``{id}``, as ``route_table.RouteEntry`` says.
+    A path may end with ``{id}``, as ``RouteEntry`` says.
     """
 
     method: str
