@@ -125,7 +125,7 @@ class HealthCheck:
     def redis_findings(self) -> Sequence[Finding]:
         """Return what is degraded in the use of Redis, without asking it."""
         mirror = self._parts.mirror
-        if not mirror.following:
+        if not mirror.is_current:
             return [NOT_LOADED() if mirror.totals is None else NOT_FOLLOWED(seconds=mirror.lag_seconds)]
         if self._parts.clients.primary.is_replica:
             return [ONLY_REPLICA()]

@@ -215,7 +215,7 @@ class ModelGauges:
             self._tokens.set({(): totals.vocabulary_size})
             self._prequential_scores.set(prequential_scores)
         self._lag.set(self._mirror.lag_seconds)
-        self._redis_up.set(self._mirror.following and not self._primary.is_replica)
+        self._redis_up.set(self._mirror.is_current and not self._primary.is_replica)
         thresholds = policy.default_policy.thresholds(prequential_scores)
         named = {"unsure": thresholds.unsure, "spam": thresholds.spam, "reject": thresholds.reject}
         self._threshold.set({(name,): value for name, value in named.items() if value is not None})

@@ -28,8 +28,9 @@ for i = 4, #KEYS do
   column.stored = redis.call('HMGET', column.key, unpack(tokens))
   columns[#columns + 1], is_given[column.name] = column, true
 end
-for _, field in ipairs(redis.call('HKEYS', totals_key)) do
-  local name = string.match(field, '^tokens:(.+)')
+local stored_totals = redis.call('HGETALL', totals_key)
+for i = 1, #stored_totals, 2 do
+  local name = string.match(stored_totals[i], '^tokens:(.+)')
   local is_automatic = name and string.find(name, ':', 1, true) ~= nil
   if name and is_automatic == (vocabulary_field ~= 'vocabulary') and not is_given[name] then return false end
 end

@@ -55,11 +55,6 @@ class Mirror(Followed):
     # How far this mirror is
 
     @property
-    def following(self) -> bool:
-        """True while the change stream is read and Redis answers in time."""
-        return self.is_current
-
-    @property
     def lag_seconds(self) -> float:
         """Seconds since this mirror was last known to equal Redis; 0 while it follows."""
         return 0.0 if self.is_current else time.monotonic() - self.equal_at

@@ -143,7 +143,7 @@ class NowView(View):
             "totals": {name: sample.messages.get(name, 0) for name in MESSAGE_CLASSES},
             "quarantined": sample.quarantined,
             "redis_address": daemon.redis_address,
-            "is_followed": daemon.mirror.following,
+            "is_followed": daemon.mirror.is_current,
             "lag_seconds": daemon.mirror.lag_seconds,
         }
         return Page("admin/now.html", values)

@@ -176,7 +176,7 @@ async def test_a_redis_that_restarts_loses_no_entry(own_redis: RedisServer) -> N
         answers = await worker.answers()
         assert len(answers) == len({answer["entry"] for answer in answers})
         assert {answer["outcome"] for answer in answers} <= {"learned", "already"}
-        await until(lambda: worker.mirror.following)
+        await until(lambda: worker.mirror.is_current)
         assert sum((await worker.model.totals()).messages) == len(answers) >= 290
     await client.aclose()
 

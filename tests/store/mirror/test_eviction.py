@@ -119,7 +119,7 @@ async def test_what_people_taught_and_what_was_learned_without_them_have_the_lim
         await change(model, "taught", entry("ham", people))
         await change(model, "automatic", entry(automatic_spam, others))
 
-        await until(lambda: mirror.vocabulary_size == len(mirror.snapshot(automatic=True)[0]) == TARGET)
+        await until(lambda: mirror.vocabulary_size == len(mirror.group(automatic=True).tokens()) == TARGET)
 
 
 async def test_tokens_in_no_live_ledger_entry_go_first(model: Model, mirror: Mirror) -> None:
@@ -244,7 +244,7 @@ async def test_a_failed_eviction_is_tried_again(own_redis: RedisServer, monkeypa
         await change(model, "m1", entry("spam", [b"t%d" % n for n in range(10_001)]))
         await caught_up(model, mirror)
         own_redis.stop()
-        await until(lambda: not mirror.following)
+        await until(lambda: not mirror.is_current)
         async with running_evictor(make_evictor(model, mirror, LIMIT)) as background:
             await until(lambda: background.failing == ["evictor"])
             own_redis.start()  # empty

@@ -97,13 +97,13 @@ async def test_while_redis_is_away_the_old_counts_serve_and_then_it_follows_agai
     async with mirrored(model) as mirror:
         await mirror.wait_until_applied(await change(model, "m1", entry("spam", TOKENS)) or b"")
         own_redis.stop()
-        await until(lambda: not mirror.following)
+        await until(lambda: not mirror.is_current)
 
         assert (await mirror.look_up(TOKENS))[0][:, 1].tolist() == [1000] * len(TOKENS)
         assert mirror.lag_seconds > 0
 
         own_redis.start()  # empty: this server saves nothing
-        await until(lambda: mirror.following)
+        await until(lambda: mirror.is_current)
         await mirror.wait_until_applied(await change(model, "m2", entry("ham", TOKENS)) or b"")
         assert await equals_redis(mirror, model, TOKENS)
     await model.client.aclose()
@@ -135,7 +135,7 @@ async def test_an_idle_mirror_follows_whatever_the_deadline_of_a_command(
     options = ConnectionOptions(own_redis.url, timeout_seconds=0.8)
     async with open_client(options, retries=0) as client, mirrored(Model(client, "test", 3600)) as mirror:
         await until(lambda: len(blocks) > 3)
-        await until(lambda: mirror.following)
+        await until(lambda: mirror.is_current)
     assert 0 < min(blocks) <= max(blocks) < 800
 
 

@@ -102,7 +102,7 @@ async def test_a_mirror_whose_position_was_trimmed_away_serves_the_old_counts_un
         proxy_open.set()
         await asyncio.wait_for(scan_started.wait(), 20)
 
-        assert not mirror.following
+        assert not mirror.is_current
         assert mirror.totals is not None
         assert mirror.totals.messages in {(0, 1), (0, 2)}  # the second one may answer an earlier read
         assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[0, 1000 * mirror.totals.messages[1]]]
