@@ -42,14 +42,14 @@ def _add_serve(commands: Commands) -> None:
         commands,
         "serve",
         "run the daemon",
-        details="It runs until SIGTERM, and then lets the work in hand finish.",
+        details="It runs until SIGTERM, and then finishes the work in progress.",
         examples=("nbstream serve --hints", "nbstream serve -c /etc/nbstream/nbstream.yaml"),
         exit_codes={0: "The daemon was stopped by SIGTERM or SIGINT."},
     )
     serve.add_argument(
         "--hints",
         action="store_true",
-        help="print commands to try and a link to the page, once mail is accepted",
+        help="when mail is accepted, print commands to try and a link to the web interface",
     )
 
 
@@ -57,25 +57,26 @@ def _add_demo(commands: Commands) -> None:
     demo = add_command(
         commands,
         "demo",
-        "look at the filter and its page with made-up mail",
-        details="A daemon with a private Redis runs in a temporary folder until Ctrl-C. Nothing is left of it.",
+        "try the filter and its web interface with made-up mail",
+        details="A daemon with a private Redis runs in a temporary folder until Ctrl-C, and leaves nothing "
+        "behind.",
         examples=("nbstream demo", "nbstream demo --messages 100 --pause 0"),
-        exit_codes={0: "It was killed by Ctrl-C, or has shown as many messages as it should."},
+        exit_codes={0: "It was ended by Ctrl-C, or after --messages."},
     )
     demo.add_argument(
         "--messages", type=arguments.whole_number, metavar="N", help="end after N messages (default: at Ctrl-C)"
     )
     demo.add_argument(
-        "--pause", type=float, default=1.5, metavar="SECONDS", help="between two messages (default: 1.5)"
+        "--pause", type=float, default=1.5, metavar="SECONDS", help="pause between two messages (default: 1.5)"
     )
-    demo.add_argument("--seed", type=int, default=1, metavar="N", help="other mail (default: 1)")
+    demo.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the made-up mail (default: 1)")
 
 
 def _add_reload(commands: Commands) -> None:
     reload = add_command(
         commands,
         "reload",
-        "have the daemon apply its changed configuration, without a restart",
+        "apply a changed configuration without a restart",
         details="The command waits for the daemon and prints its answer.",
         examples=("nbstream reload", "nbstream reload --json"),
         exit_codes={
@@ -92,8 +93,8 @@ def _add_ui(commands: Commands) -> None:
     ui = add_command(
         commands,
         "ui",
-        "print a one-time link to the page of the running daemon",
-        details="The link can be used once, within ten minutes, and logs a browser in for twelve hours. Run it as "
+        "print a one-time link to the web interface",
+        details="The link works once, within ten minutes, and logs a browser in for twelve hours. Run this as "
         "the daemon's user.",
         examples=("nbstream ui", "nbstream ui --read-only -c /etc/nbstream/nbstream.yaml"),
         exit_codes={
@@ -103,30 +104,30 @@ def _add_ui(commands: Commands) -> None:
             78: "The HTTP listener is off, or the configuration cannot be used.",
         },
     )
-    ui.add_argument("--read-only", action="store_true", help="whoever uses the link can change nothing")
+    ui.add_argument("--read-only", action="store_true", help="a link that can change nothing")
 
 
 def _add_doctor(commands: Commands) -> None:
     doctor = add_command(
         commands,
         "doctor",
-        "examine the installation, and say what is wrong and what to do about it",
-        details="It asks the daemon, its listeners, Redis and the next hop, and changes nothing. Run it as the "
-        "daemon's user.",
+        "examine the installation and suggest remedies",
+        details="It queries the daemon, its listeners, Redis and the next hop, and changes nothing. Run it as "
+        "the daemon's user.",
         examples=("nbstream doctor", "nbstream doctor --quiet --canary ann@example.org"),
         exit_codes={
             0: "Nothing is wrong; notes may be printed.",
             3: "There are warnings, and no problems.",
-            4: "There are problems, which may be those of the configuration.",
+            4: "There are problems, possibly in the configuration.",
         },
     )
     doctor.add_argument("--json", action="store_true", help="the findings as one JSON object")
-    doctor.add_argument("--quiet", action="store_true", help="print warnings and problems alone")
+    doctor.add_argument("--quiet", action="store_true", help="print only warnings and problems")
     doctor.add_argument(
         "--canary",
         type=arguments.mail_address,
         metavar="ADDRESS",
-        help="send a message to ADDRESS on the way of mail; it is checked, marked as spam and never learned",
+        help="send a test message to ADDRESS the way mail takes; it is checked, marked as spam and never learned",
     )
 
 
@@ -134,39 +135,43 @@ def _add_config(commands: Commands) -> None:
     config = add_command(
         commands,
         "config",
-        "look at a configuration",
+        "check or show the configuration",
         examples=("nbstream config check", "nbstream config show"),
     )
     actions = config.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
     check = add_command(
         actions,
         "check",
-        "say what is wrong with a file, without starting anything",
+        "check a configuration file without starting anything",
         examples=("nbstream config check", "nbstream config check /etc/nbstream/nbstream.yaml"),
         exit_codes={
             0: "The configuration can be used.",
-            78: "The configuration has the problems that are printed.",
+            78: "The configuration has problems, which are printed.",
         },
     )
     check.add_argument(
-        "file", nargs="?", type=arguments.file_path, metavar="FILE", help="default: the one that is read"
+        "file",
+        nargs="?",
+        type=arguments.file_path,
+        metavar="FILE",
+        help="default: the file that the daemon would read",
     )
     show = add_command(
         actions,
         "show",
-        "print every setting that holds, with the line that it comes from",
-        details="What is printed can be used as a configuration file. A password in a URL is hidden.",
+        "print every setting in effect, with the line it comes from",
+        details="The output can be used as a configuration file. A password in a URL is hidden.",
         examples=("nbstream config show", "nbstream config show --for ann@example.org"),
-        exit_codes={78: "The configuration has the problems that are printed."},
+        exit_codes={78: "The configuration has problems, which are printed."},
     )
     shown = show.add_mutually_exclusive_group()
-    shown.add_argument("--defaults", action="store_true", help="read no file: print the defaults")
+    shown.add_argument("--defaults", action="store_true", help="print the defaults, without reading a file")
     shown.add_argument(
         "--for",
         dest="recipient",
         type=arguments.mail_address,
         metavar="ADDRESS",
-        help="only the rule of recipients that holds for this address, with its thresholds and actions",
+        help="only the recipient rule that applies to this address, with its thresholds and actions",
     )
 
 
@@ -174,8 +179,8 @@ def _add_check(commands: Commands) -> None:
     check = add_command(
         commands,
         "check",
-        "score messages; exit 1 when one is spam",
-        details="The messages are not remembered, and therefore cannot be taught by their ids alone.",
+        "score messages; exit with 1 if one is spam",
+        details="The messages are not remembered, so they cannot be taught by id later.",
         examples=("nbstream check message.eml", "nbstream check --json ~/Maildir/new"),
         exit_codes={0: "No message is spam.", 1: "At least one message is spam."},
     )
@@ -187,15 +192,15 @@ def _add_check(commands: Commands) -> None:
         help="message, mbox, folder, Maildir, or - for standard input",
     )
     _add_user(check)
-    check.add_argument("--json", action="store_true", help="one JSON object a line, with the clues")
+    check.add_argument("--json", action="store_true", help="one JSON object per line, with the clues")
 
 
 def _add_explain(commands: Commands) -> None:
     explain = add_command(
         commands,
         "explain",
-        "why a message was, or would be, called what it is called",
-        details="For an id it prints the reasons of the last check; for a message the reasons that hold now.",
+        "explain the verdict on a message",
+        details="For an id, the reasons at its last check; for a message, the reasons with the current model.",
         examples=("nbstream explain edchtru3oofnfvfqwqz7j2fq", "nbstream explain --all --json message.eml"),
     )
     explain.add_argument(
@@ -212,12 +217,14 @@ def _add_explain(commands: Commands) -> None:
         type=arguments.whole_number,
         default=20,
         metavar="N",
-        help="how many clues (default: 20)",
+        help="number of clues (default: 20)",
     )
     shown.add_argument("--all", action="store_const", dest="clues", const=None, help="all clues")
-    explain.add_argument("--now", action="store_true", help="of an ID, what would be thought of it now")
+    explain.add_argument(
+        "--now", action="store_true", help="re-evaluate the stored message with the current model"
+    )
     _add_user(explain)
-    explain.add_argument("--json", action="store_true", help="one JSON object a line, with all clues")
+    explain.add_argument("--json", action="store_true", help="one JSON object per line, with all clues")
 
 
 def _add_learn(commands: Commands) -> None:
@@ -232,9 +239,7 @@ def _add_learn(commands: Commands) -> None:
             "nbstream learn spam ~/Maildir/.Junk --and ham ~/Maildir/.Archive",
             "nbstream learn --mailboxes /var/mail/%d/%n",
         ),
-        exit_codes={
-            0: "All messages are learned, or were learned before; with --mailboxes also after a plan alone."
-        },
+        exit_codes={0: "All messages are learned, or were before; with --mailboxes also after printing a plan."},
     )
     # With nargs="+" argparse would show that a path must be there.
     learn.usage = "%(prog)s [-h] [-c FILE] CLASS [PATH ...] [--id ID ...] [--imap URL ...]\n"
@@ -244,7 +249,7 @@ def _add_learn(commands: Commands) -> None:
         "label",
         choices=arguments.CLASS_NAMES,
         metavar="CLASS",
-        help="what the messages are: spam, ham, or a kind of ham in model.classes",
+        help="the label: spam, ham, or a kind of ham in model.classes",
     )
     learn.add_argument(
         "--and",
@@ -254,12 +259,12 @@ def _add_learn(commands: Commands) -> None:
         type=arguments.nonempty_path,
         default=[],
         metavar=("CLASS", "PATH"),
-        help="paths of another class, learned after the first: one start for all; may be given again",
+        help="paths of another class, learned after the first ones; may be repeated",
     )
     learn.add_argument(
         "--reinforce",
         action="store_true",
-        help="a message that has the label, and still the other verdict, gets more weight",
+        help="give more weight to a message whose verdict still contradicts its label",
     )
     learn.add_argument(
         "--imap",
@@ -268,21 +273,23 @@ def _add_learn(commands: Commands) -> None:
         type=arguments.imap_folder,
         default=[],
         metavar="URL",
-        help="an IMAP folder, from the last message on that was learned before: imaps://USER@HOST/FOLDER with TLS "
-        "from the beginning, imap:// with STARTTLS; may be given again",
+        help="an IMAP folder, starting after the last message learned before: imaps://USER@HOST/FOLDER with TLS, "
+        "imap:// with STARTTLS; may be repeated",
     )
-    learn.add_argument("--all", action="store_true", help="of --imap, all messages, also what was learned before")
+    learn.add_argument(
+        "--all", action="store_true", help="with --imap, all messages, including those learned before"
+    )
     learn.add_argument(
         "--password-file",
         type=arguments.file_path,
         metavar="FILE",
-        help="holds the password of the IMAP accounts; without it the terminal is asked",
+        help="file with the password of the IMAP accounts (default: ask on the terminal)",
     )
     learn.add_argument(
         "--ca-file",
         type=arguments.file_path,
         metavar="FILE",
-        help="certificates (PEM) that are trusted for IMAP, instead of the system's",
+        help="certificates (PEM) to trust for IMAP instead of the system's",
     )
 
     def read_template(text: str) -> object:
@@ -293,10 +300,10 @@ def _add_learn(commands: Commands) -> None:
     unlearn = add_command(
         commands,
         "unlearn",
-        "take back what messages were learned as",
+        "unlearn messages",
         details="Exactly what was added is subtracted.",
         examples=("nbstream unlearn message.eml", "nbstream unlearn --id edchtru3oofnfvfqwqz7j2fq"),
-        exit_codes={0: "None of the messages is learned any more, or ever was."},
+        exit_codes={0: "None of the messages is learned any more, if it ever was."},
     )
     unlearn.usage = "%(prog)s [-h] [-c FILE] [PATH ...] [--id ID ...]"
     unlearn.set_defaults(
@@ -316,7 +323,7 @@ def _add_learn(commands: Commands) -> None:
             dest="person",
             type=arguments.person,
             metavar="NAME",
-            help="whose word it is: history and undo --actor know it as 'user YOU for NAME'",
+            help="learn in the name of this user; recorded in the history as 'user YOU for NAME'",
         )
         _add_user(parser)
         paths.required = False  # an --id will do; with nargs="*" argparse takes none where an option comes first
@@ -328,36 +335,37 @@ def _add_learn(commands: Commands) -> None:
             type=arguments.message_id,
             default=[],
             metavar="ID",
-            help="messages checked not long ago, by the id in their X-Nbstream field",
+            help="recently checked messages, by the id in their X-Nbstream field",
         )
 
 
 def _add_mailboxes(learn: CommandParser, read_template: Callable[[str], object]) -> None:
     """Add what learns from all mailboxes of a site."""
-    mailboxes = learn.add_argument_group("all mailboxes of a site, without CLASS and PATH")
+    mailboxes = learn.add_argument_group("learn all mailboxes of a site, without CLASS and PATH")
     mailboxes.add_argument(
         "--mailboxes",
         type=read_template,
         metavar="TEMPLATE",
-        help="where they are: a path such as /var/mail/%%d/%%n, or a URL such as imaps://%%u@mail.example.org/ "
-        "with --users; %%u is a user's whole name, %%n what stands before its @, %%d the domain. Junk is learned "
-        "as spam; the archive, folders that people sort into, and what they answered or flagged as ham",
+        help="their location: a path such as /var/mail/%%d/%%n, or a URL such as imaps://%%u@mail.example.org/ "
+        "with --users; %%u is a user's whole name, %%n what stands before its @, %%d the domain. Junk is "
+        "learned as spam; the archive, folders that people sort into, and what they answered or flagged as "
+        "ham",
     )
     mailboxes.add_argument(
         "--users",
         type=arguments.file_path,
         metavar="FILE",
-        help="only the mailboxes of these users, one a line: those who agreed",
+        help="only the mailboxes of these users, one per line",
     )
     asked = mailboxes.add_mutually_exclusive_group()
-    asked.add_argument("--plan", action="store_true", help="say what would be learned, and learn nothing")
-    asked.add_argument("--yes", action="store_true", help="learn it without asking")
+    asked.add_argument("--plan", action="store_true", help="show what would be learned, and learn nothing")
+    asked.add_argument("--yes", action="store_true", help="learn without asking")
     mailboxes.add_argument(
         "--per-account",
         type=arguments.whole_number,
         default=2000,
         metavar="N",
-        help="of an account at most so many letters of a class, the newest (default: 2000)",
+        help="at most N messages per account and class, the newest (default: 2000)",
     )
 
 
@@ -365,45 +373,45 @@ def _add_quarantine(commands: Commands) -> None:
     quarantine = add_command(
         commands,
         "quarantine",
-        "see what waits in the quarantine, and release it",
+        "list, show and release quarantined messages",
         examples=("nbstream quarantine list", "nbstream quarantine release edch"),
     )
     actions = quarantine.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
     listing = add_command(
         actions,
         "list",
-        "what is there, oldest first",
+        "list the messages, oldest first",
         examples=("nbstream quarantine list", "nbstream quarantine list --json"),
     )
-    listing.add_argument("--json", action="store_true", help="one JSON object a line")
+    listing.add_argument("--json", action="store_true", help="one JSON object per line")
     show = add_command(
         actions,
         "show",
-        "one message, its envelope and its text",
+        "show a message: envelope and text",
         examples=("nbstream quarantine show edchtru3oofnfvfqwqz7j2fq", "nbstream quarantine show edch"),
     )
     show.add_argument(
-        "id", type=arguments.message_id_prefix, metavar="ID", help="the id of a message, or how it begins"
+        "id", type=arguments.message_id_prefix, metavar="ID", help="the id of a message, or its beginning"
     )
     release = add_command(
         actions,
         "release",
-        "deliver messages, and learn them as ham",
+        "deliver messages and learn them as ham",
         examples=(
             "nbstream quarantine release edchtru3oofnfvfqwqz7j2fq",
             "nbstream quarantine release --again edch",
         ),
-        exit_codes={69: "The next hop refuses a message.", 75: "A message stays in the quarantine for now."},
+        exit_codes={69: "The next hop refuses a message.", 75: "A message could not be released now."},
     )
     release.add_argument(
         "ids",
         nargs="+",
         type=arguments.message_id_prefix,
         metavar="ID",
-        help="the id of a message, or how it begins",
+        help="the id of a message, or its beginning",
     )
     release.add_argument(
-        "--again", action="store_true", help="also what an interrupted release may have delivered already"
+        "--again", action="store_true", help="also messages that an interrupted release may already have delivered"
     )
 
 
@@ -411,28 +419,28 @@ def _add_digest(commands: Commands) -> None:
     digest = add_command(
         commands,
         "digest",
-        "see the next digest of a user, or send digests now",
-        details="Links in what is shown do not work, and nothing is noted. With --send the digests that have "
-        "something new are sent without waiting for their time; it prints how many were sent, refused by the next "
-        "hop for good, and deferred. What came within the last minute is in the next digest.",
+        "show the next digest of a user, or send digests now",
+        details="Links in the preview are inactive, and nothing is recorded. --send sends all digests with "
+        "something new at once, and prints how many were sent, refused permanently by the next hop, and "
+        "deferred. Mail of the last minute goes into the next digest.",
         examples=("nbstream digest ann@example.org", "nbstream digest --send"),
         exit_codes={
-            66: "Nothing new is held back for the user, or they get no digest.",
+            66: "Nothing new is quarantined for the user, or they get no digest.",
             69: "The next hop refuses a digest.",
             75: "A digest could not be sent now.",
         },
     )
-    digest.add_argument("address", nargs="?", metavar="ADDRESS", help="the digest of this user alone")
-    digest.add_argument("--html", action="store_true", help="show the HTML, in place of the text")
-    digest.add_argument("--send", action="store_true", help="send digests, in place of showing one")
+    digest.add_argument("address", nargs="?", metavar="ADDRESS", help="only the digest of this user")
+    digest.add_argument("--html", action="store_true", help="show the HTML instead of the text")
+    digest.add_argument("--send", action="store_true", help="send digests instead of showing one")
 
 
 def _add_list(commands: Commands) -> None:
     sender_list = add_command(
         commands,
         "list",
-        "see and change the senders that always or never pass",
-        details="Without --user it is the list of the site, for all recipients.",
+        "show and change lists of allowed and blocked senders",
+        details="Without --user, the site's list, which applies to all recipients.",
         examples=("nbstream list add allow partner.example", "nbstream list show --user ann@example.org"),
     )
     actions = sender_list.add_subparsers(
@@ -441,8 +449,8 @@ def _add_list(commands: Commands) -> None:
     add = add_command(
         actions,
         "add",
-        "add a sender, or change what holds for it",
-        details="An allowed sender passes where it is proved. A blocked sender is spam.",
+        "add a sender, or change its entry",
+        details="Allow entries apply only to authenticated senders. Mail from blocked senders is spam.",
         examples=(
             "nbstream list add block offers.example",
             "nbstream list add allow boss@partner.example --user ann@example.org",
@@ -463,7 +471,7 @@ def _add_list(commands: Commands) -> None:
     show = add_command(
         actions,
         "show",
-        "the entries, with who wrote them and when",
+        "show the entries, with who added them and when",
         examples=("nbstream list show", "nbstream list show --user ann@example.org --json"),
     )
     for change in (add, remove):
@@ -475,28 +483,28 @@ def _add_list(commands: Commands) -> None:
         )
     for action in (add, remove, show):
         action.add_argument("--user", type=arguments.mail_address, metavar="ADDRESS", help="the list of this user")
-    show.add_argument("--json", action="store_true", help="one JSON object a line")
+    show.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def _add_model(commands: Commands) -> None:
     model = add_command(
         commands,
         "model",
-        "see what the common model and own models know",
+        "show what the common model and own models have learned",
         examples=("nbstream model list", "nbstream model show -k 20"),
     )
     actions = model.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
     listing = add_command(
         actions,
         "list",
-        "all own models, the one that was used last first",
-        details="How many bytes a model takes in Redis is an estimate.",
+        "list all own models, most recently used first",
+        details="The size of a model in Redis is an estimate.",
         examples=("nbstream model list", "nbstream model list --json"),
     )
     show = add_command(
         actions,
         "show",
-        "one model: what it has learned, its levels and its top tokens",
+        "show a model: what it has learned, its levels and its top tokens",
         details="Each token has the log-ratio that it votes with: positive for spam, negative for ham. --json has "
         "its counts too.",
         examples=("nbstream model show -k 20", "nbstream model show example.org/ann --json"),
@@ -514,19 +522,19 @@ def _add_model(commands: Commands) -> None:
         type=arguments.whole_number,
         default=5,
         metavar="N",
-        help="how many tokens of each class (default: 5)",
+        help="number of tokens of each class (default: 5)",
     )
     for action in (listing, show):
-        action.add_argument("--json", action="store_true", help="one JSON object a model")
+        action.add_argument("--json", action="store_true", help="one JSON object per model")
 
 
 def _add_status(commands: Commands) -> None:
     status = add_command(
         commands,
         "status",
-        "what the model knows, and what it still needs",
-        details="It prints the thresholds too, what is guaranteed of budgets, and whether the policy in the file "
-        "is the one in force.",
+        "show the state of the model and the daemon",
+        details="It shows what was learned and is still needed, thresholds, guarantees of budgets, and whether "
+        "the policy in the file is the active one.",
         examples=("nbstream status", "nbstream status --json"),
     )
     status.add_argument("--json", action="store_true", help="one JSON object")
@@ -536,7 +544,7 @@ def _add_history(commands: Commands) -> None:
     history = add_command(
         commands,
         "history",
-        "who taught what, when, and what it did",
+        "show who taught what, when, and its effect",
         examples=(
             "nbstream history --since 2h",
             "nbstream history --since 2026-01-31T12:00+01:00 --actor 192.0.2.7 --json",
@@ -544,50 +552,52 @@ def _add_history(commands: Commands) -> None:
     )
     _add_selection(history)
     _add_user(history)
-    history.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the last N changes")
-    history.add_argument("--json", action="store_true", help="one JSON object a line")
+    history.add_argument(
+        "--limit", type=arguments.whole_number, metavar="N", help="only the N most recent changes"
+    )
+    history.add_argument("--json", action="store_true", help="one JSON object per line")
 
 
 def _add_undo(commands: Commands) -> None:
     undo = add_command(
         commands,
         "undo",
-        "take back what was taught; without --yes say what that would be",
+        "undo lessons; without --yes, show which",
         details="It needs --since or --id.",
         examples=(
             "nbstream undo --since 2h --actor 192.0.2.7",
             "nbstream undo --id edchtru3oofnfvfqwqz7j2fq --yes",
         ),
-        exit_codes={0: "The changes are taken back, as far as they can be."},
+        exit_codes={0: "The changes were undone as far as possible."},
     )
     _add_selection(undo)
     _add_user(undo)
     undo.add_argument("--yes", action="store_true", help="do it")
-    undo.add_argument("--json", action="store_true", help="one JSON object a line, the last one the summary")
+    undo.add_argument("--json", action="store_true", help="one JSON object per line; the last one is the summary")
 
 
 def _add_forget(commands: Commands) -> None:
     forget = add_command(
         commands,
         "forget",
-        "erase a user, an own model, or what was learned without people; without --yes say what that is",
-        details="Of a user that is their own model, what other models learned from them, what is remembered of "
-        "mail to them, their senders, choices and sessions; mail in the quarantine and the log stay. Daemons may "
-        "run; an interrupted run may be repeated.",
+        "erase a user, an own model, or what was learned automatically; without --yes, show what",
+        details="For a user: their own model, what other models learned from them, remembered messages to them, "
+        "their sender list, preferences and sessions. Quarantined mail and the log stay. Daemons may be "
+        "running; an interrupted run can be repeated.",
         examples=("nbstream forget --user ann@example.org", "nbstream forget --auto --yes"),
         exit_codes={
             66: "There is no such own model.",
-            75: "Redis is away, or something new of the user came in meanwhile: run it again.",
+            75: "Redis is unavailable, or something new about the user arrived meanwhile: run it again.",
         },
     )
     what = forget.add_mutually_exclusive_group(required=True)
     what.add_argument(
-        "--user", type=arguments.mail_address, metavar="ADDRESS", help="all that is stored of this user"
+        "--user", type=arguments.mail_address, metavar="ADDRESS", help="everything stored about this user"
     )
     what.add_argument(
-        "--model", type=arguments.own_model_name, metavar="NAME", help="one own model, by its name in model list"
+        "--model", type=arguments.own_model_name, metavar="NAME", help="an own model, by its name in model list"
     )
-    what.add_argument("--auto", action="store_true", help="all that was learned without people")
+    what.add_argument("--auto", action="store_true", help="everything that was learned automatically")
     forget.add_argument("--yes", action="store_true", help="do it")
     forget.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -598,7 +608,7 @@ def _add_user(parser: CommandParser) -> None:
         "--user",
         type=arguments.mail_address,
         metavar="ADDRESS",
-        help="by the own model of this user, where the rules of models give them one",
+        help="use the own model of this user, if they have one",
     )
 
 
@@ -610,14 +620,16 @@ def _add_selection(parser: CommandParser) -> None:
         metavar="TIME",
         help="from then on: 30m, 2h, 3d ago, or 2026-01-31T12:00+01:00 (without an offset local time)",
     )
-    parser.add_argument("--until", type=arguments.timestamp, metavar="TIME", help="only what was before then")
-    parser.add_argument("--source", metavar="S", help="only what came this way: smtp, http, page, cli and so on")
-    parser.add_argument("--actor", metavar="A", help="only what this one taught: a peer's address, a user")
+    parser.add_argument("--until", type=arguments.timestamp, metavar="TIME", help="only changes before that time")
+    parser.add_argument(
+        "--source", metavar="S", help="only changes from this source: smtp, http, page, cli and so on"
+    )
+    parser.add_argument("--actor", metavar="A", help="only changes by this actor: a client's address or a user")
     parser.add_argument(
         "--label",
         choices=arguments.CLASS_NAMES,
         metavar="CLASS",
-        help="only what was learned, or unlearned, as this: spam, ham (of every kind), or a kind",
+        help="only changes with this label: spam, ham (of any kind), or a kind",
     )
     parser.add_argument("--id", type=arguments.message_id, metavar="ID", help="only this message")
 
@@ -626,8 +638,8 @@ def _add_transfer(commands: Commands) -> None:
     export = add_command(
         commands,
         "export",
-        "write all models to a file: the common one, with what was learned automatically, and own models",
-        details="The file holds counts and ledgers, and only its owner can read it.",
+        "write all models to a file, own models and automatic learning included",
+        details="The file contains counts and ledgers, and only its owner can read it.",
         examples=(
             "nbstream export models.gz",
             "nbstream export --model example.org/ann - | ssh mx2 nbstream import --model example.org/ann -",
@@ -637,14 +649,14 @@ def _add_transfer(commands: Commands) -> None:
     import_ = add_command(
         commands,
         "import",
-        "read the models that were exported, into empty ones",
-        details="Lessons of these models are refused while it runs.",
+        "read exported models into empty ones",
+        details="Lessons for these models are refused meanwhile.",
         examples=("nbstream import models.gz", "nbstream import --model example.org/anna ann.gz"),
-        exit_codes={66: "The file is damaged.", 78: "The file is of another kind, or a model is not empty."},
+        exit_codes={66: "The file is damaged.", 78: "The file is of the wrong kind, or a model is not empty."},
     )
     for command, whose, file in (
-        (export, "this own model alone", "replaced once the export is whole; - is standard output"),
-        (import_, "one exported own model into this one", "what export wrote; - is standard input"),
+        (export, "only this own model", "the file, replaced when the export is complete; - is standard output"),
+        (import_, "one exported own model into this one", "the file that export wrote; - is standard input"),
     ):
         command.add_argument("--model", type=arguments.own_model_name, metavar="NAME", help=whose)
         command.add_argument("file", type=arguments.nonempty_path, metavar="FILE", help=file)
@@ -655,8 +667,8 @@ def _add_evaluate(commands: Commands) -> None:
     evaluate = add_command(
         commands,
         "evaluate",
-        "score a labelled stream, learning as it goes, and measure how good that was",
-        details="The daemon and its model are left alone.",
+        "measure the accuracy on labelled mail: score each message, then learn it",
+        details="The daemon and its model are not affected.",
         examples=(
             "nbstream evaluate index.tsv --scores scores.tsv --suspects suspects.tsv",
             "nbstream evaluate --spam ~/Maildir/.Junk --ham ~/Maildir --regime errors --json",
@@ -693,14 +705,14 @@ def _add_evaluate(commands: Commands) -> None:
         type=arguments.whole_number,
         default=0,
         metavar="N",
-        help="learn all labels of the first N messages, as of old mail, and begin the regime after them",
+        help="learn all labels of the first N messages, like old mail, and start the regime after them",
     )
     evaluate.add_argument("--limit", type=arguments.whole_number, metavar="N", help="only the first N messages")
     evaluate.add_argument(
         "--skip",
         type=arguments.whole_number,
         metavar="N",
-        help="leave the first N out of the measures (default: those of --taught or first:N)",
+        help="exclude the first N messages from the measures (default: those of --taught or first:N)",
     )
     evaluate.add_argument(
         "--label-noise",
@@ -720,8 +732,8 @@ def _add_evaluate(commands: Commands) -> None:
         "--other",
         default="",
         metavar="FIELD",
-        help="read the verdict of another filter from this header field, such as X-Spam-Status or X-Bogosity, and "
-        "print both filters in one table",
+        help="read a peer filter's verdict from this header field, such as X-Spam-Status or X-Bogosity, and "
+        "compare both filters",
     )
     evaluate.add_argument("--json", action="store_true", help="the measures as one JSON object on standard output")
     evaluate.add_argument(
@@ -734,17 +746,18 @@ def _add_evaluate(commands: Commands) -> None:
         "--suspects",
         type=arguments.file_path,
         metavar="FILE",
-        help="messages whose label may be wrong, as TSV: all others contradict it. For the default regime",
+        help="messages whose label may be wrong because all others contradict it, as TSV; only for the default "
+        "regime",
     )
-    evaluate.add_argument("--redis", metavar="URL", help="count in a temporary model there instead of in memory")
+    evaluate.add_argument("--redis", metavar="URL", help="use a temporary model in this Redis instead of memory")
 
 
 def _add_tune(commands: Commands) -> None:
     tune = add_command(
         commands,
         "tune",
-        "what other thresholds would have done to the mail labelled last",
-        details="With --with it says which verdicts another configuration would change.",
+        "show what other thresholds would have done to recently labelled mail",
+        details="--with shows which verdicts another configuration would change.",
         examples=("nbstream tune", "nbstream tune --with other.yaml"),
     )
     tune.add_argument(

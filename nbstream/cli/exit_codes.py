@@ -23,13 +23,13 @@ EX_INTERRUPTED = 130
 """The command was interrupted by Ctrl-C: 128 and the number of the signal, as shells have it."""
 
 EXIT_CODE_MEANINGS: Mapping[int, str] = {
-    0: "The command did what it was asked to do.",
+    0: "The command succeeded.",
     64: "The command line is wrong.",
     65: "Nothing can be learned from a message.",
     66: "An input cannot be read, is damaged, or an id is unknown. The other inputs are handled all the same.",
     69: "The daemon does not run, or the next hop refuses.",
-    70: "There is a fault in nbstream. Standard error has the traceback.",
-    74: "The output, or a file that is named for it, cannot be written, or nobody reads it.",
+    70: "An internal error. The traceback is on standard error.",
+    74: "The output cannot be written, or its reader is gone.",
     75: "Try again later: Redis is away, or an address or the state folder is in use.",
     78: "The configuration, a password or a stored model cannot be used.",
     130: "The command was interrupted by Ctrl-C. A second Ctrl-C does not wait for what is under way.",

@@ -38,34 +38,35 @@ if TYPE_CHECKING:
 
 NO_WAY = note(
     "canary",
-    "No canary was sent: no listener is on that passes mail on.",
-    "Check a message by hand, such as nbstream check message.eml.",
+    "No canary was sent: no listener that relays mail is enabled.",
+    "Check a message by hand: nbstream check message.eml.",
 )
 NO_DAEMON = problem("canary", "No canary was sent: no daemon runs.", "Start the daemon.")
 FEEDBACK_ADDRESS = problem(
     "canary",
-    "No canary was sent: {address} is a feedback address, at which it would be learned.",
+    "No canary was sent: {address} is a feedback address, where it would be learned.",
     "Give the address of a mailbox.",
 )
 NOT_ANNOUNCED = problem(
     "canary",
     "No canary was sent: it cannot be announced to the daemon ({error}).",
-    "Run this as the user of the daemon.",
+    "Run this as the daemon's user.",
 )
 NOT_SENT = problem(
     "canary",
     "The canary could not be sent to {way}: {error}.",
-    "See the finding about that listener, and the log of the daemon; as a milter, whether the mail server runs.",
+    "See the finding about that listener and the daemon's log; with a milter, check that the mail server is "
+    "running.",
 )
 REFUSED = problem(
     "canary",
     "The canary to {address} was refused by {way} at {command}: {reply}.",
-    "Give an address that takes mail, or mend what the reply names: see docs/guides/troubleshooting.md.",
+    "Give an address that accepts mail, or fix what the reply names: see docs/guides/troubleshooting.md.",
 )
 NOT_CHECKED = problem(
     "canary",
-    "The canary to {address} was accepted by {way}, and the daemon did not check it.",
-    "See whether checks fail (the log of the daemon), and whether another program listens there.",
+    "The canary to {address} was accepted by {way}, but the daemon did not check it.",
+    "Check the daemon's log for failed checks, and whether another program listens there.",
 )
 DELIVERED = ok(
     "canary",
@@ -73,19 +74,19 @@ DELIVERED = ok(
 )
 NO_MAIL_SERVER = note(
     "canary",
-    "No mail server answers at {way}: whether mail comes to nbstream was not tried.",
-    "Where the mail server is another machine, send a message from outside, and look at its header.",
+    "No mail server answers at {way}: whether mail reaches nbstream was not tested.",
+    "If the mail server is on another machine, send a message from outside and look at its header.",
 )
 NOT_LED = warning(
     "canary",
-    "The mail server at {way} accepted the canary to {address}, and it did not come to this daemon in "
+    "The mail server at {way} accepted the canary to {address}, but it did not reach this daemon within "
     "{seconds:.0f} s.",
-    "See docs/guides/troubleshooting.md for the lines of its configuration, unless mail comes on another way.",
+    "Check the mail server's configuration (docs/guides/troubleshooting.md), unless mail takes another way.",
 )
 LED = ok(
     "canary",
-    "The canary to {address} came from the mail server at {way} to this daemon in {milliseconds:.0f} ms; it is "
-    "marked as spam.",
+    "The canary to {address} arrived from the mail server at {way} within {milliseconds:.0f} ms; it is marked as "
+    "spam.",
 )
 
 SECONDS = 60.0

@@ -1,4 +1,4 @@
-"""``nbstream doctor``: examine the installation, and say what is wrong and what to do about it."""
+"""``nbstream doctor``: examine the installation and suggest remedies."""
 
 from __future__ import annotations
 

@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 UNREACHABLE = problem(
     "listener.{name}",
     "listeners.{name} at {address} does not answer: {error}.",
-    "See in the log of the daemon whether it listens there; the address may have changed without a restart.",
+    "Check in the daemon's log whether it listens there; the address may have changed without a restart.",
 )
 PORT_UNKNOWN = note(
     "listener.{name}",
-    "listeners.{name} was not asked: the system chooses its port.",
-    "Give it a port, or find the one it has in the log of the daemon.",
+    "listeners.{name} was not tested: the system chooses its port.",
+    "Configure a port, or look up the current one in the daemon's log.",
 )
 NONE = problem(
-    "listener", "No listener is on, so that no mail can come in.", "Turn one on in the section listeners."
+    "listener", "No listener is enabled, so no mail can come in.", "Enable one in the section listeners."
 )
 _ANSWER_SECONDS = 8.0
 _ANY_HOST = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - recognised here, not listened on
@@ -120,12 +120,12 @@ async def examine_in_redis(listener: ListenerEntry[Any, Any], site: Site) -> Seq
 EXPIRED = problem(
     "certificate.{name}",
     "The certificate of listeners.{name} expired on {date}.",
-    "Renew it, and run nbstream reload: the daemon keeps the one that it has read.",
+    "Renew it and run nbstream reload: the daemon keeps the old one until then.",
 )
 EXPIRES_SOON = warning(
     "certificate.{name}",
     "The certificate of listeners.{name} expires in {days} days, on {date}.",
-    "Renew it, and run nbstream reload: the daemon keeps the one that it has read.",
+    "Renew it and run nbstream reload: the daemon keeps the old one until then.",
 )
 VALID = ok("certificate.{name}", "The certificate of listeners.{name} is valid until {date}.")
 
@@ -154,18 +154,18 @@ def valid_until(certificate: bytes) -> datetime:
 
 AWAY = problem(
     "next_hop",
-    "No mail can leave to the next hop {name}: {problem}.",
+    "No mail can be delivered to the next hop {name}: {problem}.",
     "Start the server in relay.next_hop, correct relay.tls and the login, or free disk space for the Maildir. "
-    "Until then mail is deferred. The log of the daemon says more.",
+    "Until then mail is deferred; see the daemon's log.",
 )
-READY = ok("next_hop", "The next hop {name} takes mail.")
+READY = ok("next_hop", "The next hop {name} accepts mail.")
 LOGIN_AWAY = problem(
     "user_page",
     "No user can log in with a password: {problem}.",
-    "Start the server that user_page.login names, and let the user of the daemon use its socket. "
-    "user_page.ca_file has the certificates that the one of an IMAP server is verified with.",
+    "Start the server in user_page.login, and give the daemon's user access to its socket. user_page.ca_file has "
+    "the certificates to verify an IMAP server with.",
 )
-LOGIN_READY = ok("user_page", "The server that knows the passwords of the users answers.")
+LOGIN_READY = ok("user_page", "The server that verifies users' passwords answers.")
 
 _SECONDS = 5.0  # with the longest wait of ``problem`` less than the deadline of the check
 

@@ -22,64 +22,60 @@ if TYPE_CHECKING:
 INVALID = problem(
     "config.file",
     "The configuration cannot be used: {problem}.",
-    "Correct it; a daemon that runs keeps the settings that it has read before, and nothing else was examined.",
+    "Correct it. A running daemon keeps its previous settings; nothing else was examined.",
 )
 VALID = ok("config.file", "The configuration {file} can be used.")
-DANGEROUS = warning("config.file", "{warning}.", "Change that setting, unless it is meant.")
+DANGEROUS = warning("config.file", "{warning}.", "Change that setting unless it is intended.")
 OTHER_FILE = warning(
     "config.daemon",
-    "The daemon goes by {served}, and this examination by {own}.",
+    "The daemon uses {served}, but this examination {own}.",
     "Run nbstream doctor -c {served}.",
 )
 REFUSED_BY_DAEMON = problem(
     "config.daemon",
     "The daemon cannot read its configuration again: {problem}.",
-    "Correct the file, or let the daemon's user read it; a restart would fail.",
+    "Correct the file, or make it readable for the daemon's user; a restart would fail.",
 )
-NOT_RELOADED = warning(
-    "config.daemon", "Settings were changed and are not in force: {keys}.", "Run nbstream reload."
-)
-AWAITS_RESTART = warning(
-    "config.daemon", "Settings were changed that only a restart applies: {keys}.", "Restart the daemon."
-)
-IN_FORCE = ok("config.daemon", "The daemon goes by the configuration as it is in the file.")
+NOT_RELOADED = warning("config.daemon", "Changed settings are not yet active: {keys}.", "Run nbstream reload.")
+AWAITS_RESTART = warning("config.daemon", "Changed settings need a restart: {keys}.", "Restart the daemon.")
+IN_FORCE = ok("config.daemon", "The daemon uses the configuration as it is in the file.")
 
 NOT_RUNNING = problem(
     "daemon.running",
-    "No daemon runs on the state folder {folder}.",
-    "Start it, for example by systemctl start nbstream; its log says why it ended.",
+    "No daemon is running on the state folder {folder}.",
+    "Start it, for example with systemctl start nbstream; its log says why it stopped.",
 )
 STATE_UNUSABLE = problem(
     "daemon.running",
-    "Whether a daemon runs cannot be seen: {error}.",
-    "Run this as the user of the daemon, or mend the state folder.",
+    "Cannot tell whether a daemon is running: {error}.",
+    "Run this as the daemon's user, or repair the state folder.",
 )
 NO_ANSWER = problem(
     "daemon.running",
     "The daemon (process {pid}) does not answer on its control socket.",
-    "Run this as the user of the daemon, or see in the log of the daemon what it does; restart it if it hangs.",
+    "Run this as the daemon's user, or check the daemon's log; restart it if it hangs.",
 )
-RUNNING = ok("daemon.running", "The daemon runs (process {pid}) with {workers}.")
+RUNNING = ok("daemon.running", "The daemon is running (process {pid}) with {workers}.")
 WORKER_SILENT = problem(
     "daemon.workers",
-    "Worker {pid} is silent.",
-    "See in the log of the daemon what it did; another worker replaces it within half a minute.",
+    "Worker {pid} does not respond.",
+    "Check the daemon's log; another worker replaces it within half a minute.",
 )
 OTHER_VERSION = warning(
     "daemon.version",
-    "The daemon runs version {running}, and {installed} is installed.",
+    "The daemon is running version {running}, but {installed} is installed.",
     "Restart the daemon.",
 )
 VERSION = ok("daemon.version", "The daemon and this command are version {version}.")
 OTHER_ENGINE = warning(
     "daemon.engine",
-    "The daemon runs on the engine {running}, and this command chooses {chosen}.",
-    f"Restart the daemon, or see whether its {ENVIRONMENT} differs.",
+    "The daemon uses the engine {running}, but this command {chosen}.",
+    f"Restart the daemon, or check whether its {ENVIRONMENT} differs.",
 )
 SLOW_ENGINE = note(
     "daemon.engine",
-    "The engine is {engine}, which is the slower one.",
-    "Build the native library (make run, or pip install with cargo on the path), unless the speed is enough.",
+    "The engine is {engine}, the slower one.",
+    "Build the native library (make run, or pip install with cargo on the path), unless it is fast enough.",
 )
 ENGINE = ok("daemon.engine", "The engine is {engine}.")
 

@@ -24,18 +24,18 @@ Result = TypeVar("Result")
 
 LATE = problem(
     "doctor.{check}",
-    "The check {check} did not end within {seconds:g} s.",
-    "See whether what it asks hangs, such as a file system of another machine, and run nbstream doctor again.",
+    "The check {check} did not finish within {seconds:g} s.",
+    "Check whether something hangs, such as a network file system, and run nbstream doctor again.",
 )
 FAILED = problem(
     "doctor.{check}",
-    "The check {check} could not be made in full: {error}.",
-    "Mend what the sentence names, unless it is a fault of nbstream itself.",
+    "The check {check} could not be completed: {error}.",
+    "Fix the cause, unless it is an error in nbstream itself.",
 )
 FORBIDDEN = note(
     "doctor.{check}",
-    "This user may not see all that the check {check} looks at: {error}.",
-    "Run it as the user of the daemon.",
+    "This user may not read everything that the check {check} needs: {error}.",
+    "Run it as the daemon's user.",
 )
 
 

@@ -22,27 +22,26 @@ if TYPE_CHECKING:
 DISK_FULL = problem(
     "machine.disk",
     "The disk of {folder} has {free} left.",
-    "Make room: a full disk puts off mail, feedback, and all writes of an embedded Redis.",
+    "Free disk space: a full disk defers mail and feedback, and stops an embedded Redis.",
 )
-DISK_SHORT = warning("machine.disk", "The disk of {folder} has {free} left.", "Make room before it is full.")
+DISK_SHORT = warning("machine.disk", "The disk of {folder} has {free} left.", "Free disk space before it is full.")
 DISK = ok("machine.disk", "The disk of {folder} has {free} left.")
 SPOOL_LATE = warning(
     "machine.spool",
-    "{count} reported messages wait to be learned, the first one for {minutes:.0f} minutes.",
-    "See the findings about Redis, and the log of the daemon: they are learned when Redis takes lessons again.",
+    "{count} reported messages are waiting to be learned, the oldest for {minutes:.0f} minutes.",
+    "See the findings about Redis and the daemon's log: they are learned when Redis accepts lessons again.",
 )
 SPOOL_WITHOUT_LISTENER = warning(
     "machine.spool",
-    "{count} reported messages wait to be learned, and no daemon learns them: listeners.dovecot is off.",
-    "Configure listeners.dovecot again until nothing waits.",
+    "{count} reported messages are waiting to be learned, but listeners.dovecot is off.",
+    "Enable listeners.dovecot until none is left.",
 )
 SPOOL_FAILED = warning(
     "machine.spool",
-    "{count} reported messages could not be learned and lie in {folder}.",
-    "Look at them, teach them by nbstream learn, and remove them: with {limit} of them the spool stops at "
-    "the next one.",
+    "{count} reported messages could not be learned and are in {folder}.",
+    "Inspect them, teach them with nbstream learn, and remove them: after {limit} of them the spool stops.",
 )
-SPOOL = ok("machine.spool", "{count} reported messages wait to be learned.")
+SPOOL = ok("machine.spool", "{count} reported messages are waiting to be learned.")
 
 _FULL_BYTES = 100 << 20
 _SHORT_BYTES = 1 << 30

@@ -25,26 +25,24 @@ if TYPE_CHECKING:
     from nbstream.store.model.history import HistoryRecord
     from nbstream.store.model.model import Model
 
-UNUSABLE = problem(
-    "model.format", "The model cannot be used: {error}.", "Do what the sentence says, then start the daemon."
-)
+UNUSABLE = problem("model.format", "The model cannot be used: {error}.", "Fix this, then start the daemon.")
 FORMAT = ok("model.format", "The model {name} can be used.")
 NOT_TAUGHT = note(
     "model.feedback",
-    "Nobody has taught the model in the last {days} days.",
-    "Remind people how to correct verdicts, and see that moving a message to Junk teaches.",
+    "Nothing was taught in the last {days} days.",
+    "Remind users how to correct verdicts, and check that moving a message to Junk teaches.",
 )
 ONLY_ONE_CLASS = warning(
     "model.feedback",
-    "In the last {days} days {count} messages were taught as {label}, and none as {other}.",
-    "See whether feedback as {other} arrives: out of Junk, and at the address for {other}.",
+    "In the last {days} days {count} messages were taught as {label}, but none as {other}.",
+    "Check that feedback as {other} arrives: from moves out of Junk, and at the address for {other}.",
 )
 FEEDBACK = ok("model.feedback", "In the last {days} days {labels} were taught ({sources}).")
 UNPROVABLE = warning(
     "lists",
-    "The list of the site allows {senders}, but trusted_authserv_ids is empty: no result of SPF, DKIM or DMARC is "
-    "read, and only a login that the mail server names can prove a sender.",
-    "Let trusted_authserv_ids name your own server, once it removes forged fields, or allow the networks of these "
+    "The site's list allows {senders}, but trusted_authserv_ids is empty: no SPF, DKIM or DMARC results are "
+    "read, so only a login reported by the mail server authenticates a sender.",
+    "Add your own server to trusted_authserv_ids if it removes forged fields, or allow the networks of these "
     "senders.",
 )
 

@@ -25,34 +25,34 @@ if TYPE_CHECKING:
 
 OTHER_USER = note(
     "permissions.user",
-    "This examination runs as {own}, and the daemon as {daemon}: what the daemon may do can differ.",
-    "To examine it as the daemon sees it, {command}.",
+    "This examination runs as {own}, but the daemon as {daemon}: permissions may differ.",
+    "To examine with the daemon's permissions, {command}.",
 )
 NO_STATE = note(
-    "permissions.state_dir", "The state folder {folder} does not exist yet.", "A daemon makes it when it starts."
+    "permissions.state_dir", "The state folder {folder} does not exist yet.", "The daemon creates it at startup."
 )
 STATE_OPEN = warning(
     "permissions.state_dir",
-    "Others may look into the state folder {folder} (mode {mode:04o}).",
+    "Others can read the state folder {folder} (mode {mode:04o}).",
     "Run chmod 700 {folder}.",
 )
 STATE_OF_OTHER = problem(
     "permissions.state_dir",
-    "The state folder {folder} belongs to {owner}, and the daemon runs as {daemon}.",
+    "The state folder {folder} belongs to {owner}, but the daemon runs as {daemon}.",
     "Run chown -R {daemon} {folder}.",
 )
-STATE = ok("permissions.state_dir", "The state folder {folder} is for {owner} alone.")
+STATE = ok("permissions.state_dir", "Only {owner} can read the state folder {folder}.")
 SECRET_OPEN = problem(
     "permissions.secrets",
-    "Everybody on this machine may read {file} ({key}, mode {mode:04o}).",
-    "Run chmod 600 {file}, and give it to the daemon's user.",
+    "Everybody on this machine can read {file} ({key}, mode {mode:04o}).",
+    "Run chmod 600 {file}, and make the daemon's user its owner.",
 )
 SECRET_OF_GROUP = warning(
     "permissions.secrets",
-    "The group {group} may read {file} ({key}, mode {mode:04o}).",
-    "Run chmod 600 {file}, and give it to the daemon's user.",
+    "The group {group} can read {file} ({key}, mode {mode:04o}).",
+    "Run chmod 600 {file}, and make the daemon's user its owner.",
 )
-SECRETS = ok("permissions.secrets", "Files with passwords and keys ({count}) can be read by their owners alone.")
+SECRETS = ok("permissions.secrets", "Only their owners can read the files with passwords and keys ({count}).")
 
 _OTHERS = 0o007
 _GROUP_OR_OTHERS = 0o077

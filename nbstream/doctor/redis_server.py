@@ -21,36 +21,36 @@ if TYPE_CHECKING:
     from nbstream.findings import Finding
 
 NOT_ASKED = note(
-    "redis.reachable", "The embedded Redis was not asked: it runs only while a daemon does.", "Start the daemon."
+    "redis.reachable", "The embedded Redis was not examined: it runs only with a daemon.", "Start the daemon."
 )
 OF_DAEMON = note(
     "redis.reachable",
-    "The embedded Redis was not asked: it is for the user of the daemon alone.",
-    "To ask it, {command}.",
+    "The embedded Redis was not examined: only the daemon's user can access it.",
+    "To examine it, {command}.",
 )
 UNREACHABLE = problem(
     "redis.reachable",
     "Redis cannot be used: {error}.",
-    "Start Redis, or correct the section redis of the configuration; until then feedback is put off, a daemon "
-    "that has loaded its counts scores mail from memory, and one that starts now gives no verdict.",
+    "Start Redis, or correct the section redis of the configuration. Until then feedback is deferred; a running "
+    "daemon scores mail from memory, but one started now gives no verdict.",
 )
-REACHABLE = ok("redis.reachable", "Redis {version} at {url} answers, as a {role}.")
+REACHABLE = ok("redis.reachable", "Redis {version} at {url} answers as a {role}.")
 OLD = problem(
     "redis.version",
-    "Redis is version {version}, and nbstream needs 6.2.",
+    "Redis is version {version}, but nbstream needs 6.2.",
     "Install Redis 6.2 or newer, or Valkey.",
 )
 REPLICA = problem(
     "redis.role",
-    "The server at {url} is a replica, which takes no lessons.",
-    "Point redis.url to the primary, or name the sentinels in redis.sentinels.",
+    "The server at {url} is a replica and accepts no lessons.",
+    "Set redis.url to the primary, or list the Sentinels in redis.sentinels.",
 )
 TOO_FEW_REPLICAS = problem(
     "redis.replicas",
-    "{connected} replicas are connected, and {needed} are needed ({by}): feedback is put off.",
+    "{connected} replicas are connected, but {needed} are needed ({by}): feedback is deferred.",
     "Start the missing replicas, or lower {by}.",
 )
-REPLICAS = ok("redis.replicas", "{connected} replicas are connected, and {needed} are needed.")
+REPLICAS = ok("redis.replicas", "{connected} replicas are connected; {needed} are needed.")
 _DURABILITY_SEVERITIES = {
     DurabilityRisk.UNKNOWN: Severity.NOTE,
     DurabilityRisk.REPLAY_UNKNOWN: Severity.NOTE,
@@ -71,18 +71,18 @@ DURABILITY_RISKS = {
 DURABLE = ok("redis.durability", "Redis syncs each lesson to its disk before it is acknowledged.")
 WRITE_FAILED = problem(
     "redis.disk",
-    "Redis could not write to its disk the last time ({field}: {status}).",
-    "Make room on the disk of Redis, or mend it; the log of Redis says what failed.",
+    "Redis's last write to disk failed ({field}: {status}).",
+    "Free space on Redis's disk, or repair it; see Redis's log.",
 )
 MEMORY_FULL = problem(
     "redis.memory",
     "Redis uses {used} of the {limit} that maxmemory allows ({share:.0%}).",
-    "Raise maxmemory, or set model.max_tokens or memory.messages lower; a full Redis takes no lessons.",
+    "Raise maxmemory, or set model.max_tokens or memory.messages lower; a full Redis accepts no lessons.",
 )
 MEMORY_SHORT = warning(
     "redis.memory",
     "Redis uses {used} of the {limit} that maxmemory allows ({share:.0%}).",
-    "Raise maxmemory before it is full, for a full Redis takes no lessons.",
+    "Raise maxmemory before it is full, for a full Redis accepts no lessons.",
 )
 MEMORY = ok("redis.memory", "Redis uses {used}, and {limit}.")
 

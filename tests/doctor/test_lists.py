@@ -23,5 +23,5 @@ async def test_an_allowed_sender_that_nothing_can_prove_is_named(own_redis: Redi
     finding = the(await examine_lists(site), model.UNPROVABLE)
 
     assert finding.what.startswith(
-        "The list of the site allows a.example, s0.example, s1.example and 3 more, but trusted_authserv_ids"
+        "The site's list allows a.example, s0.example, s1.example and 3 more, but trusted_authserv_ids"
     )

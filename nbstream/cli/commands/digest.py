@@ -1,4 +1,4 @@
-"""``nbstream digest``: see the next digest of a user, or send digests now.
+"""``nbstream digest``: show the next digest of a user, or send digests now.
 
 Rules: what is shown has links that do not work, so that a terminal or a ticket with it gives nothing away. Nothing
 of a message reaches the terminal but printable characters.

@@ -1,4 +1,4 @@
-"""``nbstream history``: who taught what, when, and what it did.
+"""``nbstream history``: show who taught what, when, and its effect.
 
 Rules: one line for each change, the newest last. Since the history is read from its newest change, the lines are
 collected before they are printed: 100,000 take some 20 MB.

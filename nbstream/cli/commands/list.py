@@ -1,4 +1,4 @@
-"""``nbstream list``: see and change the senders that always or never pass, of the site or of one user.
+"""``nbstream list``: show and change lists of allowed and blocked senders, of the site or of one user.
 
 Rules: the lists in the settings are shown, and changed in the file alone. A running daemon follows at
 once. Nothing that others wrote reaches the terminal but printable characters.

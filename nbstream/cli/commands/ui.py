@@ -1,4 +1,4 @@
-"""``nbstream ui``: print a one-time link to the page of the running daemon."""
+"""``nbstream ui``: print a one-time link to the web interface."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ class Model(CommitPoint):
         return Eviction(reply[0], int(reply[1])) if reply else None
 
     async def forget_automatic(self) -> Totals:
-        """Forget all that was learned without people, and return the totals of that.
+        """Forget everything that was learned automatically, and return the totals of that.
 
         Raises ``StoreUnavailable``: it is forgotten then, or not, but never half. May be repeated.
         """
