@@ -48,7 +48,7 @@ class _LoadedModel:
     totals: Totals = field(default_factory=Totals)
     automatic_totals: Totals = field(default_factory=Totals)
     lag_seconds: float = 0.0
-    following: bool = True
+    is_current: bool = True
     loaded_prequential_scores: PrequentialScores = field(default_factory=PrequentialScores)
 
 
