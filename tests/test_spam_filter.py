@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import subprocess
 import sys
@@ -292,6 +293,9 @@ def test_the_types_of_results_are_public_and_name_all_values() -> None:
     assert set(get_args(nbstream.Verdict)) == {str(verdict) for verdict in Verdict}
     assert set(get_args(nbstream.Outcome)) == {str(outcome) for outcome in FeedbackOutcome}
     assert set(nbstream.__all__) <= set(dir(nbstream.spam_filter)) | {"__version__"}
+    stub = ast.parse(Path(nbstream.__file__).with_suffix(".pyi").read_text())
+    (names,) = (node.value for node in stub.body if isinstance(node, ast.Assign))
+    assert ast.literal_eval(names) == nbstream.__all__
 
 
 @pytest.mark.parametrize("kind", KINDS)
