@@ -53,15 +53,16 @@ def row_deviations(
 ) -> Iterator[Deviation]:
     """Yield where the rows and their indices do not agree.
 
-    ``indices`` are the times of the ids in ``recent``, ``rows`` and ``rows:to:NAME``; ``rows`` are the rows by id,
+    ``indices`` are the times of the ids in ``recent`` and ``rows:to:NAME``; ``rows`` are the rows by id,
     None for one that cannot be read.
     """
-    expected: dict[str, dict[str, float]] = {"rows": {}}
+    expected: dict[str, dict[str, float]] = {}
+    times: dict[str, float] = {}
     for message_id, row in rows.items():
         if row is None:
             yield Deviation(f"the row of {message_id} cannot be read")
             continue
-        expected["rows"][message_id] = row.checked_at
+        times[message_id] = row.checked_at
         for name in row.indices:
             expected.setdefault(f"rows:to:{name}", {})[message_id] = row.checked_at
     for name in sorted({*expected, *indices} - {"recent"}):
@@ -70,7 +71,7 @@ def row_deviations(
             different = sorted(id_ for id_ in {*own, *wanted} if own.get(id_) != wanted.get(id_))
             yield Deviation(f"{len(different)} entries of {name} are not those of the rows: {different[:3]}")
     recent = indices.get("recent", {})
-    unknown = [message_id for message_id, at in expected["rows"].items() if recent.get(message_id) != at]
+    unknown = [message_id for message_id, at in times.items() if recent.get(message_id) != at]
     if unknown:
         yield Deviation(f"{len(unknown)} messages have a row and are not remembered so: {unknown[:3]}")
 
