@@ -107,11 +107,13 @@ def _addresses(addresses: Sequence[TcpAddress]) -> tuple[tuple[str, int], ...]:
 async def open_running_redis(settings: Settings) -> AsyncIterator[RedisClients]:
     """Do what ``open_redis`` does, and wait until the embedded server runs.
 
+    Whoever started it may end before this does: then the next command that needs a connection starts another one.
     Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
     """
     async with open_redis(settings) as clients:
         if clients.embedded:
             await clients.embedded.ensure_running()
+            clients.primary.before_connect = clients.embedded.ensure_running
         yield clients
 
 

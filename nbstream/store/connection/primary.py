@@ -14,7 +14,7 @@ reply.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from redis import exceptions
@@ -59,6 +59,8 @@ class Primary:
         """How often a connection has reached another server than the last one; 0 before the first connection."""
         self.is_replica = False
         """Whether the server is known to be a replica, or to have refused a write as a replica does."""
+        self.before_connect: Callable[[], Awaitable[object]] | None = None
+        """Awaited before each attempt to connect to the address of the client, as to start a server there."""
 
     @property
     def is_located(self) -> bool:
@@ -70,9 +72,11 @@ class Primary:
 
         Others are asked only after ``ask_again`` or a loss. Where they do not answer, the last address holds,
         unless the server there has said that it is not the primary. Who comes while they are asked waits for the
-        same answer. Raises ``redis.exceptions.ConnectionError``.
+        same answer. Raises ``redis.exceptions.ConnectionError``, and what ``before_connect`` raises.
         """
         if self._locator is None:
+            if self.before_connect:
+                await self.before_connect()
             return None
         answers = self._answers
         async with self._asking:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _STEP = 2000  # counts that are written at once: a few ms of Redis
 _ENTRY_SIZE = 10  # a ledger entry takes as long as so many counts
 _KEYS_PER_STEP = 500
+_TRIES = 3
 _NAMES_IN_ERRORS = 10
 
 
@@ -154,20 +155,24 @@ class ModelImport:
                 await self._step(partial(_fill_removal, key, names))
 
     async def _step(self, fill: Callable[[Any], object]) -> None:
-        """Do what ``fill`` writes into a transaction, unless another import has begun meanwhile."""
+        """Do what ``fill`` writes into a transaction, unless another import has begun meanwhile.
+
+        It is done again where the connection was lost: redis-py says the same then as for a change of the key.
+        """
         importing = self.model.keys.importing
         with store_errors():
-            try:
-                pipe: Any
-                async with self.model.client.pipeline(transaction=True) as pipe:
-                    await pipe.watch(importing)
-                    if await pipe.get(importing) != self._import_id.encode():
-                        raise self._lost_error()
-                    pipe.multi()
-                    fill(pipe)
-                    await pipe.execute()
-            except WatchError as error:
-                raise self._lost_error() from error
+            for _ in range(_TRIES):
+                with suppress(WatchError):
+                    pipe: Any
+                    async with self.model.client.pipeline(transaction=True) as pipe:
+                        await pipe.watch(importing)
+                        if await pipe.get(importing) != self._import_id.encode():
+                            break
+                        pipe.multi()
+                        fill(pipe)
+                        await pipe.execute()
+                        return
+        raise self._lost_error()
 
     def _lost_error(self) -> StoreUnavailable:
         return StoreUnavailable("another import into this model has begun: this one has ended without it")

@@ -12,6 +12,7 @@ import random
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
@@ -30,6 +32,8 @@ from tests.harness.algebra import stored
 from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS, change, entry
 from tests.harness.mirrors import running
 from tests.harness.model_archives import export_model, import_model, open_model, stored_hashes
+from tests.harness.redis.proxy import Fate, Proxy
+from tests.harness.redis.redis_server import RedisServer
 from tests.store.mirror.test_mirror import equals_redis
 
 MANY = [b"t%d" % n for n in range(5000)]  # more than a step of a scan
@@ -265,6 +269,25 @@ async def test_an_import_that_was_killed_teaches_nothing_and_the_next_one_begins
     assert "cmdstat_scan" not in statistics
     assert await stored_hashes(other) == await stored_hashes(model)
     await change(other, "k1", entry("ham", TOKENS))
+
+
+async def test_an_import_goes_on_after_a_lost_connection(
+    other: Model, shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    fates = [Fate.LOSE_REQUEST, Fate.LOSE_REPLY]
+
+    async def lose_two_steps(request: bytes) -> Fate:
+        return fates.pop() if b"EXEC" in request and fates else Fate.PASS
+
+    async with (
+        Proxy(shared_redis.socket, tmp_path / "s", lose_two_steps) as proxy,
+        open_client(ConnectionOptions(proxy.url)) as client,
+    ):
+        begun = await begin_import(await open_model(client, "target"))
+        await begun.commit()
+
+    assert not fates
+    assert (await other.totals()).messages == (0, 1200)
 
 
 @pytest.mark.parametrize("step", ["write", "commit", "abandon"])
