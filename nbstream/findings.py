@@ -1,7 +1,7 @@
-"""What is the case, how bad it is and what to do: findings, and the sentences in which they are said.
+"""Findings: what was found, how bad it is, and what to do about it.
 
 Rules: the sentences of all findings are data (``FindingKind``), so that the handbook lists them and a test knows
-them. A sentence says what is the case; a remedy says what to do, and is empty where nothing is to be done.
+them. A sentence says what was found; a remedy says what to do, and is empty if no action is needed.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ _Result = TypeVar("_Result")
 class Clue:
     """A token with the weight that it carried.
 
-    ``log_odds`` is ln P(token | spam) - ln P(token | ham): above 0 it speaks for spam.
+    ``log_odds`` is ln P(token | spam) - ln P(token | ham): above 0 it is evidence for spam.
     """
 
     token: str

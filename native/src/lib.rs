@@ -1,4 +1,4 @@
-//! The parts of nbstream that cost most: a message is taken apart into tokens, and tokens are scored.
+//! The parts of nbstream that cost most: a message is tokenized, and its tokens are scored.
 //!
 //! Python is the specification: each module here mirrors a Python module of the same name, in the names of its
 //! functions and in their order, and gives the same bytes and the same bits. Where a piece of a message needs what

@@ -134,7 +134,7 @@ Item = TypeVar("Item")
 class Clue(NamedTuple):
     """A feature that voted, with its ``log_ratio`` ln P(feature | spam) - ln P(feature | ham) in nats.
 
-    A positive log-ratio speaks for spam. ``token`` is the name of the token, or of the feature where an event
+    A positive log-ratio is evidence for spam. ``token`` is the name of the token, or of the feature where an event
     model has no tokens.
     """
 
@@ -293,7 +293,7 @@ def _sort_ties_by_name(order: NDArray[np.intp], values: list[float], at: int, na
     order[first:end] = sorted(order[first:end].tolist(), key=names.__getitem__)
 
 
-# The tokens that speak loudest for a class.
+# The top tokens of a class.
 #
 # Rules: the log-ratio of a token is the vote that it has in a check as a clue of the multinomial model, and has
 # the same sign as there: positive speaks for spam, whichever class is listed.
@@ -324,7 +324,7 @@ class NamedCounts:
 
 
 def top_tokens(counts: NamedCounts, label: str, k: int) -> list[TokenVote]:
-    """Return the ``k`` tokens that speak loudest for ``label``; equal ones by name.
+    """Return the top ``k`` tokens for ``label``; equal ones by name.
 
     Their log-ratios are ln P(token | spam) - ln P(token | ham) for both classes. Takes about half a
     second for a million tokens.

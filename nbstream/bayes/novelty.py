@@ -110,7 +110,7 @@ class _SpamNovelty(NamedTuple):
 
 
 class NoveltyDiscount:
-    """Takes back what speaks for spam in mail that is unlike learned spam."""
+    """Discounts the evidence for spam in mail that is unlike learned spam."""
 
     def __init__(self) -> None:
         self._last: tuple[NDArray[np.int64], _SpamNovelty] | None = None

@@ -6,7 +6,7 @@ ours, as on a mailing list; ``known.sender`` on one whose sender is proved, and 
 
 Rules:
 
-- No sender can write these tokens himself: they have no colon, which all tokens of his fields and words have.
+- No sender can write these tokens: they have no colon, which all tokens of a message's own fields and words have.
 - What is known is hashed under a key (BLAKE2b, 8 bytes), and nothing else of it is there. A million of them match
   what a stranger makes up with a probability below 1e-12.
 - A fact counts from its own time on, and not for ever. The time of a message is that of its topmost Received
@@ -81,7 +81,7 @@ class FactHasher:
         return SentFacts(max(0, int(sent.at)), self.user(sent.user), senders, tuple(answers))
 
     def user(self, name: str) -> int:
-        """Return the hash of a user of ours, by his login or address, which is canonical."""
+        """Return the hash of a local user, by login or canonical address."""
         return self._hash(b"user", name.encode("utf-8", "replace"))
 
     def sender(self, address: str) -> int:

@@ -1,4 +1,4 @@
-"""What a message that one of our users sent says of his correspondents.
+"""What an outgoing message says about the correspondents of its sender.
 
 Rules: pure, and never raises. A message that a program answered with (RFC 3834), or that goes to very many, says
 nothing of whom a person knows. A Message-ID counts where a stranger cannot guess it.

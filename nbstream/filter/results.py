@@ -153,8 +153,8 @@ class CheckSeconds(NamedTuple):
     """How long each stage of one check took, in seconds.
 
     ``wait`` is the time until the check began: in the check queue, and for a thread where the message is large.
-    ``tokenize`` is the time in which the message was taken apart, and has its key as well. This is a named tuple
-    because a frozen dataclass is slower to create.
+    ``tokenize`` is the time that tokens and key of the message took. This is a named tuple because a frozen
+    dataclass is slower to create.
     """
 
     wait: float

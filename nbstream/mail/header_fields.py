@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LINE_END = re.compile(rb"\r\n(?![ \t])")
 _FIELD_END = re.compile(rb"\n(?![ \t])")
 _NAME = re.compile(rb"[!-9;-~]+")
-# Longer names are not cached: a sender who fills the cache with names of his own costs a megabyte at most.
+# Longer names are not cached: a sender who fills the cache with new names costs a megabyte at most.
 _MAX_CACHED_BYTES = 200
 
 

@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 # The text at the end of a message of which only the beginning is parsed.
 #
-# A reader sees all of a message, so a sender could put what he sells behind a megabyte that nobody sees: a
-# comment, a picture. Therefore the last bytes are read too. They have no header of their own, and the one that
-# says what they are may be in the middle, which is not read. So they are read as what they look like, line by
-# line.
+# A reader sees all of a message, so a sender could put an offer behind a megabyte that nobody sees: a comment, a
+# picture. Therefore the last bytes are read too. They have no header of their own, and the one that says what they
+# are may be in the middle, which is not read. So they are read as what they look like, line by line.
 #
 # Rules: nothing here raises, and every byte is read a fixed number of times, whatever it is.
 

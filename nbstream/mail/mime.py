@@ -37,7 +37,7 @@ _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 # this way, because CPython before 3.11.5 matches others wrongly.
 _PARAMETER = re.compile(rb""";\s*([^\s=;"]+)\s*=\s*(?:"([^"\\]*+(?:\\.[^"\\]*+)*+)"?|([^;\s]*))""", re.DOTALL)
 _COMMENT_MARK = re.compile(rb"(?<!\\)([()])")
-# Longer values are not cached: a sender who fills the cache with values of his own costs a megabyte at most.
+# Longer values are not cached: a sender who fills the cache with new values costs a megabyte at most.
 _MAX_CACHED_BYTES = 200
 _MAX_VALUE_BYTES = 1000  # a file name has 255 bytes at most, three times as many where they are encoded
 

@@ -13,7 +13,7 @@ Rules:
   other. That is the relaxed alignment of DMARC (RFC 7489, section 3.1) without a list of public suffixes: two
   domains side by side below the same one are not aligned here. Where DMARC failed, nothing is proved. A network is
   proved by the connection itself.
-- The user's list decides before that of the site: it is his mail. Of one list the more exact entry decides, of
+- The user's list decides before that of the site: it is their mail. Of one list the more exact entry decides, of
   equally exact ones that which blocks.
 
 Nothing here does I/O. What is compared are canonical addresses and domains: ``mail.addresses``.
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from nbstream.policy.address_patterns import AddressPattern
 
 SITE = "site"
-"""The owner of the site's list; the owner of a user's list is his address."""
+"""The owner of the site's list; the owner of a user's list is their address."""
 
 Client: TypeAlias = IPv4Address | IPv6Address
 
 
 class ListKind(StrEnum):
-    """What an entry says of a sender: his mail passes, or never does."""
+    """What an entry says of a sender: their mail always passes, or never does."""
 
     ALLOW = "allow"
     BLOCK = "block"

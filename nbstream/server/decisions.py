@@ -1,6 +1,6 @@
 """The decision about a message that is on its way to mailboxes, the same for every listener that carries mail.
 
-Rules: the message is taken apart once, each own model of its recipients checks it once, and
+Rules: the message is tokenized once, each own model of its recipients checks it once, and
 ``policy.recipient_rules`` decides for its recipients. No mail is lost by a check that fails, since
 ``on_filter_failure`` decides about it. What came from outside as one of our fields is removed before anything
 reads it. Nothing here knows a protocol, a reply or the next hop: a listener carries the decision out.

@@ -95,7 +95,7 @@ class MessageService:
         self.runtime = runtime
 
     def message_handler(self) -> MessageHandler:
-        """Return a handler for one message, which goes by the runtime of now."""
+        """Return a handler for one message, which uses the current runtime."""
         return MessageHandler(self._listener_name, self.runtime, self._observer)
 
     def connections(self, limit: int) -> Connections:

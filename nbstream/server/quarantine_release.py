@@ -3,7 +3,7 @@
 Rules: the file is removed only after the next hop's 250. It is marked, durably, before the next hop gets the
 message. A release that ends without a reply leaves the mark, and from then on the message is delivered again only
 on purpose. Where the next hop answers each recipient (LMTP), the message goes to one of them at a time, and where
-it is released for one recipient, to him alone; the file waits on for the others. In this way nothing is lost, and
+it is released for one recipient, to them alone; the file stays for the others. In this way nothing is lost, and
 nothing is doubled unknowingly. The caller has locked the file (``quarantine.locked``).
 """
 

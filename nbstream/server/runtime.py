@@ -48,10 +48,10 @@ class Runtime:
     policies in force, and ``rules`` are the policies and actions by recipient. ``teachers`` are those who may
     teach, by the name of the listener. ``message_reader`` makes messages of bytes, and ``header_policy`` says what
     changes in the header of mail. ``tls_contexts`` have the certificates, by the name of the listener; a listener
-    without TLS has none. ``passes_on_failure``: mail whose check failed passes unmarked, else it is
-    deferred. ``sender_lists`` are the senders that always or never pass. ``own_filters`` finds the
-    filters of recipients; it is None where all have the common model. ``note_sent`` gets each message that a user
-    of ours sends, his name and the recipients, and returns at once.
+    without TLS has none. ``passes_on_failure``: mail whose check failed passes unmarked, else it is deferred.
+    ``sender_lists`` are the senders that always or never pass. ``own_filters`` finds the filters of recipients; it
+    is None where all have the common model. ``note_sent`` gets each message that a user of ours sends, their name
+    and the recipients, and returns at once.
     """
 
     spam_filter: Filter
@@ -73,12 +73,12 @@ class Runtime:
         return await self.own_filters.for_recipients(recipients)
 
     def note_if_sent(self, message: Message, sender: Sender, recipients: Sequence[str], check: Check) -> None:
-        """Note a message that a user of ours sends, unless it is called spam: his account may be stolen."""
+        """Note a message that a user of ours sends, unless it is called spam: their account may be stolen."""
         if sender.login and sender.is_vouched_for and not check.verdict.is_spam and not check.is_canary:
             self.note_sent(message, self.address_of_login(sender.login) or sender.login, recipients)
 
     def address_of_login(self, login: str) -> str:
-        """Return the address of a user by the name that he logs in with: an address, or an alias of one.
+        """Return the address of a user by their login name: an address, or an alias of one.
 
         Empty for a login of which nobody knows the address.
         """

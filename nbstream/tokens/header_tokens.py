@@ -109,8 +109,8 @@ _PRESENCE_ONLY_FIELDS = frozenset(
 # reserved too.
 _RESERVED_PREFIXES = frozenset({"body", "raw", "autolearn"})
 # What is not cached: fields that no two messages have in common, long fields (a name may have 64 kB), and layouts
-# of more fields or bytes than these limits. So a sender who fills the caches with fields of his own costs a few
-# megabytes of memory, and no more time than his mail takes without caches.
+# of more fields or bytes than these limits. So a sender who fills the caches with new fields costs a few megabytes
+# of memory, and no more time than their mail takes without caches.
 _UNCACHED_FIELDS = frozenset({"date", "message-id"})
 _MAX_CACHED_BYTES = 200
 _MAX_CACHED_LAYOUT_FIELDS = 50

@@ -42,7 +42,7 @@ _MAX_UNALLOCATED = 1 << 20  # file systems count blocks late, and keep small fil
 _MAX_COMPRESSION = 50
 _BLOCK_BYTES = 512  # of st_blocks
 _TOO_LARGE = f"is larger than {_MAX_BYTES >> 30} GiB"
-_FLAGS = {  # neither answered nor flagged, by which a stranger who writes the field himself would teach ham
+_FLAGS = {  # neither answered nor flagged, by which a stranger who writes the field would teach ham
     "R": MessageFlags.SEEN,
     "D": MessageFlags.DELETED,
     "T": MessageFlags.DRAFT,

@@ -100,7 +100,8 @@ class OwnFilters:
     async def for_user(self, address: str, *, sign: bool) -> Filter:
         """Return the filter of the user of ``address``, whose model may take some seconds to load.
 
-        ``sign``: he is about to teach it, and it is listed. Raises ``StoreUnavailable`` and ``StoreIncompatible``.
+        ``sign``: they are about to teach it, and it is listed. Raises ``StoreUnavailable`` and
+        ``StoreIncompatible``.
         """
         path = self.names.levels_of(address)
         if not path:

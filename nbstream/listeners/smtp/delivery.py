@@ -144,8 +144,8 @@ class Delivery:
         """Return the replies as the client gets them.
 
         Where mail may go into the quarantine or to another address, the reply to all mail that is taken is the
-        same: the next hop's own would tell who gets it that his mail went on, and that of an LMTP server names the
-        recipient.
+        same: the next hop's own would tell who gets it that their mail went on, and that of an LMTP server names
+        the recipient.
         """
         if not self._hides_destination:
             return replies

@@ -49,7 +49,7 @@ class OwnModelsSettings(Section):
 
     domain: Annotated[str, BeforeValidator(read_host_name)] | None = None
     """The domain of users whose names have none, such as logins. With ``null`` their lessons go into the common
-    model, and they cannot log in to the page of users.
+    model, and they cannot log in to the self-service page.
     """
 
     alias_file: FilePath | None = None

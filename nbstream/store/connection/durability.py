@@ -18,7 +18,7 @@ _SETTINGS = ("append*", "save", "maxmemory-policy", "min-replicas-to-write")
 
 
 class DurabilityRisk(Enum):
-    """A way to lose what was acknowledged: what is the case (``{value}``: of the setting), and what to do."""
+    """A way to lose what was acknowledged: what was found (``{value}``: of the setting), and what to do."""
 
     UNKNOWN = (
         "Redis does not allow CONFIG GET",

@@ -3,8 +3,8 @@
 Rules, each shown by a test: a gap in the numbers of the changes (the stream was trimmed past our position) or a
 step back (a failover lost entries) means that the counts are loaded again (``loading``), and the old ones serve
 meanwhile. Whatever comes next, the change before it must still be in the stream under its number: a promoted
-replica may have continued with other lessons under the same numbers. Whoever teaches gets his own changes from the
-stream like all others.
+replica may have continued with other lessons under the same numbers. Whoever teaches gets their own changes from
+the stream like all others.
 """
 
 from __future__ import annotations

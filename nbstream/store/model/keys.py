@@ -137,7 +137,7 @@ class ModelKeys:
         return self._key("correspondents")
 
     def user_labelled(self, message_key: str) -> str:
-        """A string: a user has labelled the message in his own model; it expires."""
+        """A string: a user has labelled the message in their own model; it expires."""
         return self._key(f"user-labelled:{message_key}")
 
     @property

@@ -162,7 +162,7 @@ def newest_by_message(changes: Iterable[HistoryChange]) -> Iterator[HistoryChang
 
 def _teachers(changes: Iterable[HistoryChange]) -> Iterable[Teacher]:
     teachers: dict[tuple[str, str], Teacher] = {}
-    for change in changes:  # newest first: a teacher begins with his last one
+    for change in changes:  # newest first: a teacher begins with their last one
         source, actor = change.note.source, change.note.actor
         teacher = teachers.setdefault((source, actor), Teacher(source, actor, change.at))
         label = taught_label(change)

@@ -1,8 +1,8 @@
-"""The mail of one user, as his page shows it: what was checked for him lately, and what waits for him.
+"""The mail of one user, as the self-service page shows it: recently checked and quarantined messages.
 
-Rules: everything is asked for with his address, and what comes back has no recipient in it, so that no view can
-show one. A message that is not his does not exist. What was stored at a check may be of another recipient: where
-there were several, and in each explanation, the filter is asked again, for him alone.
+Rules: everything is looked up by the user's address, and what comes back has no recipient in it, so that no view
+can show one. A message to others does not exist. What was stored at a check may be about another recipient: if
+there were several, and in each explanation, the filter checks again, for this user alone.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 class OwnMessage:
     """A message of a user. ``sender`` and ``subject`` are what its header says, decoded; None where nobody knows.
 
-    ``verdict`` is None where it was another's, and cannot be found out again. ``label`` is what he has called it.
+    ``verdict`` is None where it was another's, and cannot be found out again. ``label`` is what the user has
+    called it.
     """
 
     id: str
@@ -50,7 +51,7 @@ class OwnMessage:
 
 @dataclass(frozen=True, slots=True)
 class OwnExplanation:
-    """What the filter of a user thinks of a message; ``is_corrected``: his own model has a say in it."""
+    """How the filter of a user judges a message; ``is_corrected``: their own model contributes to it."""
 
     explanation: Explanation
     is_corrected: bool
@@ -129,7 +130,7 @@ class OwnMail:
         return OwnExplanation(decided.explain(time.time()), is_corrected)
 
     async def learnable(self, address: str, message_id: str) -> LearnableMessage | None:
-        """Return what the user can teach of his message, or None. Raises ``InputError``."""
+        """Return what the user can teach of a message to them, or None. Raises ``InputError``."""
         if await self.find(address, message_id) and (
             checked := await self.runtime().spam_filter.recall(message_id)
         ):

@@ -1,1 +1,1 @@
-"""What each user has of the filter: signed links, his preferences, and the digest of what was held back."""
+"""What belongs to each user: signed links, preferences, and the digest of quarantined mail."""

@@ -54,7 +54,7 @@ _LINK_MARK = re.compile(rf"({_ADDRESS})|:(?=//)|(?<=[^\s.])[.\u3002\uff0e\uff61]
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What a user is told of his held mail.
+    """What the digest says about a user's quarantined mail.
 
     ``recipient`` is the address as the mail had it, ``address`` the same normalized. ``messages`` are listed;
     ``more`` new ones are not, and ``older`` ones were told of before.

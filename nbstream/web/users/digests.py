@@ -1,4 +1,4 @@
-"""The digests: each user is told of what was held back for him since the last one, through the next hop.
+"""The digests: each user gets a list of what was quarantined since the last one, through the next hop.
 
 Rules: a digest goes only to an address that the settings name, to which held mail itself was addressed, and whose
 user has not switched it off; and only where something is new. It is never checked, and never held back. A user is
@@ -69,7 +69,7 @@ class _HeldFile:
 
 @dataclass(frozen=True, slots=True)
 class _UserMail:
-    """What waits for one user, by the ids of the messages; ``recipient`` is his address, as mail had it."""
+    """What waits for one user, by the ids of the messages; ``recipient`` is their address, as mail had it."""
 
     recipient: str
     files: dict[str, _HeldFile] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class Digests:
             return await self._send_all(now, None, address)
 
     async def preview(self, now: float, address: str) -> bytes | None:
-        """Return the next digest of a user, None where nothing is new; its links are good for nothing.
+        """Return the next digest of a user, None where nothing is new; its links are inactive.
 
         Raises ``InputError``.
         """

@@ -1,4 +1,4 @@
-"""Signed links: what is mailed to a user, and lets whoever opens it act as him in one matter, for some days.
+"""Signed links: what is mailed to a user, and lets whoever opens it act as that user in one matter, for some days.
 
 Rules: nothing of a link is stored, the signature is all. A token is a payload and the first 16 bytes of its
 HMAC-SHA256, in base64url. A token is good for one purpose, one address and one message. An altered token, one of

@@ -1,4 +1,4 @@
-"""Who a user is, asked at the server that knows his password: Dovecot's auth service, or an IMAP server.
+"""Verifies a user's password at the server that knows it: Dovecot's auth service, or an IMAP server.
 
 Rules: no password is stored, logged, or compared here. A wrong password, and a user who does not exist, are the
 same answer. Dovecot names the user as its mailboxes do; an IMAP server does not say whom it has let in, so it is
@@ -34,7 +34,7 @@ MAX_PASSWORD_LENGTH = 1000
 _Result = TypeVar("_Result")
 
 _LOGIN_SECONDS = 30.0  # Dovecot answers a wrong password after two seconds, and later where there were many
-_MAX_AT_ONCE = 32  # whoever guesses holds one for the seconds that a server lets him wait
+_MAX_AT_ONCE = 32  # whoever guesses holds one for the seconds that a server delays them
 _MAX_LINE_BYTES = 8192  # as Dovecot's own clients have it
 _MAX_LINES = 100  # of the greeting
 _ESCAPES = {b"0": b"\0", b"1": b"\1", b"t": b"\t", b"r": b"\r", b"n": b"\n"}
@@ -49,7 +49,7 @@ class LoginServer(Protocol):
     """A server that knows the passwords of the users."""
 
     async def find_user(self, name: str, password: str, client: str | None) -> str | None:
-        """Return the name of the user, None where the password is not his, or there is no such user.
+        """Return the name of the user; None if the password is wrong, or there is no such user.
 
         ``client`` is the IP address that the user comes from, None where it is not known. Raises
         ``LoginUnavailable``.

@@ -118,8 +118,8 @@ def describe(
 ) -> Sequence[str]:
     """Return at most three sentences in this language.
 
-    ``label`` is what the reader has called the message. ``is_corrected``: his own model spoke, which has nothing
-    but what he has said, and those who share it with him.
+    ``label`` is what the reader has called the message. ``is_corrected``: their own model contributed, which knows
+    only what they and those who share it have taught.
     """
     texts = _LANGUAGES[language]
     verdict = Verdict(explanation.verdict)

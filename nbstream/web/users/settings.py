@@ -70,7 +70,7 @@ AddressPatterns = Annotated[
 
 
 class DigestSettings(Section):
-    """The mail to each user about what was held back for him: to whom, when, and what its links lead to."""
+    """The mail to each user about their quarantined messages: to whom, when, and where its links lead."""
 
     recipients: Annotated[AddressPatterns, Field(min_length=1)]
     """Patterns of the addresses that get a digest: ``*`` is any characters, ``?`` one."""
@@ -144,7 +144,7 @@ def read_login(value: object) -> DovecotLoginSetting | ImapLoginSetting:
 
 
 class UserPageSettings(Section):
-    """The page of users."""
+    """The self-service page."""
 
     users: Annotated[
         tuple[Annotated[AddressPattern, BeforeValidator(read_address_pattern)], ...],
@@ -162,7 +162,7 @@ class UserPageSettings(Section):
     """The authorities of the IMAP server (PEM); ``null`` for those of the system."""
 
     def address_of(self, user: str, domain: str | None) -> str | None:
-        """Return the address of the user with this name, normalized; None where he may not log in.
+        """Return the normalized address of the user with this name; None if they may not log in.
 
         ``domain`` is that of a name without one. A name with a ``+`` is none: the mail of such an address belongs
         to the user without it.
