@@ -85,7 +85,8 @@ def taught_tokens(site: Site, message: bytes) -> set[str]:
 def results(site: Site) -> set[str]:
     """The tokens of results that the model has."""
     listed = command("model", "show", "--json", "-k", "1000", "-c", str(site.settings)).stdout
-    tokens = [json.loads(line)["token"] for line in listed.splitlines()]
+    strongest = json.loads(listed)["strongest"]
+    tokens = {token["token"] for tokens in strongest.values() for token in tokens}
     return {token for token in tokens if token.startswith(FIELD)}
 
 
