@@ -30,7 +30,7 @@ from nbstream.daemon.runtime import check_settings
 from nbstream.daemon.sockets import ListenerSockets, close_sockets
 from nbstream.daemon.status import READY, SILENT, STARTING, WorkerStatus
 from nbstream.daemon.worker import APPLIED, BEAT_SECONDS, FAILED, FAILED_FOR_GOOD, settings_file
-from nbstream.errors import WorkerFailed, WorkerFailedForGood
+from nbstream.errors import StoreUnavailable, WorkerFailed, WorkerFailedForGood
 from nbstream.file_locks import translate_os_errors
 from nbstream.logs import event_fields
 from nbstream.metrics import (
@@ -216,7 +216,10 @@ class Supervisor(MainProcess):
                 embedded = EmbeddedRedis(self._settings.state_dir)
                 stack.callback(embedded.close)
                 embedded.open()
-                embedded.start()
+                try:
+                    embedded.start()
+                except StoreUnavailable as error:
+                    _log.error("starting without Redis: %s", error)
             self._sockets = ListenerSockets(self._settings, for_workers=True)
             stack.callback(self._sockets.close)
             async with self._reload_and_answer(self._metrics) as background:

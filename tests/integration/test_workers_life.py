@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.daemon.status import READY
 from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, command, free_port, gone, wait_until
 from tests.integration.workers import MANY, Site, connect, logged_events, model, replaced, send, total
 
@@ -118,6 +119,16 @@ def test_a_daemon_none_of_whose_workers_gets_ready_ends(site: Site, tmp_path: Pa
     assert result.returncode == 75
     assert f"nbstream: no worker became ready: the first {why}\n" in result.stderr
     assert "starting another one" not in result.stderr
+
+
+def test_mail_is_taken_while_the_embedded_redis_cannot_start(site: Site) -> None:
+    log = site.state / "redis" / "redis.log"
+    log.mkdir(parents=True)  # the server cannot write there, as on a disk that is full
+
+    with site.running() as daemon:
+        assert send(daemon, "without counts").startswith("250 ")
+        log.rmdir()
+        wait_until(lambda: [state for _, state in site.states()] == [READY] * 2)
 
 
 def test_sigterm_drains_all(site: Site) -> None:
