@@ -435,7 +435,11 @@ def locked(message: QuarantineFile) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise NotReleased("is being released by someone else") from None
-        if not message.path.exists():
+        try:
+            is_there = os.path.samestat(os.fstat(descriptor), message.path.stat())
+        except FileNotFoundError:
+            is_there = False
+        if not is_there:  # the file that waits on for other recipients may have the same name
             raise already_removed
         yield
     finally:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import mailbox
 import os
 import pathlib
+import shutil
 import stat
 import time
 
@@ -137,6 +139,22 @@ async def test_a_message_is_locked_by_one_at_a_time_and_never_after_it_was_remov
     with quarantine.locked(message):
         message.path.unlink()
     with pytest.raises(NotReleased, match="by someone else"), quarantine.locked(message):
+        pass
+
+
+async def test_a_file_that_took_the_place_of_another_meanwhile_is_not_locked(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    message = await put(Quarantine(tmp_path))
+    flock = fcntl.flock
+
+    def lock_late(descriptor: int, mode: int) -> None:
+        """Somebody else has released it for one recipient: a file of the same name waits for the other."""
+        pathlib.Path(shutil.copy(message.path, tmp_path / "tmp")).replace(message.path)
+        flock(descriptor, mode)
+
+    monkeypatch.setattr(fcntl, "flock", lock_late)
+    with pytest.raises(NotReleased, match="just released"), quarantine.locked(message):
         pass
 
 
