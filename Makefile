@@ -45,7 +45,7 @@ test: $(VENV)/test.stamp $(LIBRARY)
 # The part of the tests that another interpreter may change: the pure layers, whose tokens and keys are stored, both
 # engines, and the daemon from end to end.
 test-interpreter: $(VENV)/test.stamp $(LIBRARY)
-	$(PYTEST) -n 2 -r s tests/engine tests/mail tests/tokens tests/bayes tests/policy tests/wire \
+	$(PYTEST) -n 2 -r s tests/engine tests/mail tests/tokens tests/bayes tests/policy \
 		tests/store/model/test_model.py tests/integration/test_life.py
 	NBSTREAM_ENGINE=python $(PYTEST) -n 2 -r s tests/integration/test_life.py
 
