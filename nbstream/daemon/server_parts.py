@@ -19,7 +19,6 @@ from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.filter.own_models.metrics import OwnModelMetrics
 from nbstream.server.background import BackgroundTasks
 from nbstream.server.listener import ListenerContext
-from nbstream.store.connection import look_for_primary
 from nbstream.store.mirror.eviction import Evictor
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.sender_lists import FollowedSenderLists
@@ -147,7 +146,7 @@ def start_background_work(parts: ServerParts, runtime: Callable[[], Runtime], *,
     if parts.correspondents:
         background.start("sent mail", parts.correspondents.record)
     if parts.clients.embedded is None:
-        background.every("primary", 2.0, partial(look_for_primary, parts.clients.client))
+        background.every("primary", 2.0, partial(parts.follower.watch, parts.clients.client))
     if parts.autolearner:
         background.start("autolearner", parts.autolearner.run)
     if does_chores:

@@ -25,7 +25,7 @@ from nbstream.filter.own_models.filters import OwnFilters
 from nbstream.filter.own_models.index import UserLabels
 from nbstream.filter.own_models.store import OwnModels
 from nbstream.store.cancellation import cancel_and_wait
-from nbstream.store.mirror.follower import SAME_SERVER_BLOCK_SECONDS, Followed, Follower
+from nbstream.store.mirror.follower import WATCHED_BLOCK_SECONDS, Followed, Follower
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages
@@ -165,11 +165,8 @@ class Parts:
     def follower(self) -> Follower:
         """What keeps equal to Redis whatever is followed."""
         embedded = self.clients.embedded
-        if embedded is None:
-            return Follower(self.clients.blocking_client, self.followed)
-        return Follower(
-            self.clients.blocking_client, self.followed, embedded.ensure_running, SAME_SERVER_BLOCK_SECONDS
-        )
+        before_connect = embedded.ensure_running if embedded else None
+        return Follower(self.clients.blocking_client, self.followed, before_connect, WATCHED_BLOCK_SECONDS)
 
     @cached_property
     def next_hop(self) -> NextHop:

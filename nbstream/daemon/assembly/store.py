@@ -14,7 +14,7 @@ from nbstream.filter.own_models import store as own_models
 from nbstream.filter.own_models.index import OwnModelKeys
 from nbstream.store import connection
 from nbstream.store.embedded import EmbeddedRedis
-from nbstream.store.mirror.follower import SAME_SERVER_BLOCK_SECONDS
+from nbstream.store.mirror.follower import WATCHED_BLOCK_SECONDS
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model, temporary_model, temporary_name
@@ -61,13 +61,14 @@ async def open_redis(
     ``ConfigError`` for a state folder that cannot be used.
     """
     async with AsyncExitStack() as stack:
-        embedded, options, waits_seconds = None, connection_options(settings), 0.0
+        embedded, options = None, connection_options(settings)
         if settings.redis.is_embedded:
-            embedded, waits_seconds = EmbeddedRedis(settings.state_dir), 2 * SAME_SERVER_BLOCK_SECONDS
+            embedded = EmbeddedRedis(settings.state_dir)
             stack.push_async_callback(asyncio.to_thread, embedded.close)
             options = replace(options, server=f"unix://{quote(embedded.open())}")
         primary = connection.open_primary(options, report_loss)
         client = connection.open_client(options, primary=primary)
+        waits_seconds = WATCHED_BLOCK_SECONDS + options.timeout_seconds
         blocking_client = connection.open_client(options, 0, primary, waits_seconds)
         stack.push_async_callback(client.aclose)
         stack.push_async_callback(blocking_client.aclose)

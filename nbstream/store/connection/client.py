@@ -21,9 +21,10 @@ from redis.backoff import EqualJitterBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from nbstream import __version__
+from nbstream.errors import StoreUnavailable
 from nbstream.store.connection.options import ConnectionOptions, tls_connection_class
 from nbstream.store.connection.primary import Primary, open_primary
-from nbstream.store.redis_errors import loss_reason
+from nbstream.store.redis_errors import loss_reason, readable_replies, store_errors
 
 _log = logging.getLogger(__name__)
 
@@ -155,8 +156,10 @@ def _run_id(server_section: object) -> str | None:
     return None
 
 
-async def look_for_primary(client: Redis) -> None:
+async def look_for_primary(client: Redis) -> bool:
     """Open a connection: where it reaches another server than the others, those are dropped.
+
+    Returns whether a server answers, on this connection or, where it accepts no more of them, on an open one.
 
     An address may move away from a server that still runs, and still calls itself a primary. The connections to it
     stay open then, and nothing but a new connection shows where the address leads now. What cannot be reached is
@@ -168,6 +171,12 @@ async def look_for_primary(client: Redis) -> None:
         await pool.look_anew()
     except (RedisError, OSError) as error:
         _log.debug("the primary cannot be reached: %s", error)
+        try:
+            with readable_replies(), store_errors():
+                await client.ping()
+        except StoreUnavailable:
+            return False
+    return True
 
 
 def open_client(

@@ -5,7 +5,8 @@ before, and then one blocking XREAD waits for the entries of all streams. These 
 command that is cancelled costs its connection. What finds that its stream does not continue where it stands is
 loaded anew, and so is everything where Redis was away or another server answers, since its streams may have gone
 another way. What was known serves meanwhile. An idle process asks nothing else, but whether the streams
-are there and where one ends when a wait was in vain: a Redis that was emptied writes no entry.
+are there and where one ends when a wait was in vain: a Redis that was emptied writes no entry. A wait may be long,
+since a watch ends it when another server answers, or none.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.connection import ServerGuard
+from nbstream.store.connection import ServerGuard, look_for_primary, primary_of
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
@@ -35,8 +37,10 @@ BLOCK_SECONDS = 2.0
 A lesson waits for the follower, and longer than this.
 """
 
-SAME_SERVER_BLOCK_SECONDS = 10.0
-"""The same where it is always the same server."""
+WATCHED_BLOCK_SECONDS = 25.0
+"""The same where a watch ends the wait, or it is always the same server."""
+
+_REPLY_SECONDS = 5.0  # that are left of the client's deadline when the server has waited
 
 READ_COUNT = 10
 """Changes that are read at once: of 64 lessons each they are 2 MB, and stop other work for some 30 ms."""
@@ -92,8 +96,8 @@ class Follower:
     """Keeps all of ``followed`` equal to Redis while it runs; ``client`` is that of its blocking command.
 
     The client does not retry by itself, and leads to the same server as those that load. ``before_connect`` is
-    awaited before each attempt to connect. A read waits for ``block_seconds``, at most for half of the client's
-    deadline.
+    awaited before each attempt to connect. A read waits for ``block_seconds``, at most as long as the client's
+    deadline leaves time for the reply.
     """
 
     def __init__(
@@ -107,7 +111,9 @@ class Follower:
         self.followed = followed
         self._before_connect = before_connect
         deadline = client.connection_pool.connection_kwargs["socket_timeout"]
-        self._block_seconds = min(block_seconds, deadline / 2)
+        self._block_seconds = min(block_seconds, max(deadline / 2, deadline - _REPLY_SECONDS))
+        self._waiting: asyncio.Timeout | None = None
+        self._generation = 0
 
     async def run(self) -> None:
         """Load and follow until cancelled; connect again by itself when Redis is back."""
@@ -123,6 +129,23 @@ class Follower:
                     await asyncio.sleep(backoff.next_wait())
         finally:  # whoever runs this may start it again: nothing is followed until then
             self._lose("ended", loud=False)
+
+    async def watch(self, client: Redis) -> None:
+        """Look which server ``client`` reaches now; where that is another one, or none, a wait ends at once."""
+        is_reached = await look_for_primary(client)
+        if self._waiting and not (is_reached and self._generation == primary_of(client).generation):
+            self._waiting.reschedule(asyncio.get_running_loop().time())
+
+    @asynccontextmanager
+    async def _waiting_for_reply(self) -> AsyncIterator[None]:
+        """Wait for what the server sends, until ``watch`` ends that. Raises ``StoreUnavailable``."""
+        self._generation = primary_of(self._client).generation
+        with store_errors():
+            try:
+                async with asyncio.timeout(None) as self._waiting:
+                    yield
+            finally:
+                self._waiting = None
 
     def _lose(self, problem: str, *, loud: bool) -> None:
         for part in self.followed:
@@ -165,7 +188,7 @@ class Follower:
             await asyncio.sleep(block_seconds)
             return
         places: Any = {stream: part.position.stream_id for stream, part in parts.items()}
-        with store_errors():
+        async with self._waiting_for_reply():
             streams: Any = await self._client.xread(
                 places, count=READ_COUNT, block=max(1, round(1000 * block_seconds))
             )
@@ -188,11 +211,10 @@ class Follower:
         if not parts:
             return
         last = max(parts, key=lambda part: part.position)
-        with store_errors():
-            async with self._client.pipeline(transaction=False) as pipe:
-                pipe.exists(*(part.stream for part in parts))
-                pipe.xrevrange(last.stream, count=1)
-                existing, entries = await pipe.execute()
+        async with self._waiting_for_reply(), self._client.pipeline(transaction=False) as pipe:
+            pipe.exists(*(part.stream for part in parts))
+            pipe.xrevrange(last.stream, count=1)
+            existing, entries = await pipe.execute()
         if existing < len(parts):
             self._lose("history differs, rescanned: a change stream is gone", loud=True)
             return
