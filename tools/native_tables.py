@@ -266,7 +266,7 @@ def _character_class(character: str, seconds: frozenset[str], folded: dict[str, 
             _KNOWN: True,
             _WORD: character.isalnum() or character == "_",
             _SPACE: character.isspace(),
-            _BOUNDARY: _FOLDING_BOUNDARY.match(character) is not None,
+            _BOUNDARY: re.match(_FOLDING_BOUNDARY, character) is not None,
             # Where the quick check says yes, the same object comes back: the limit of folding depends on that.
             _NORMAL: unicodedata.normalize("NFKC", character) is character,
             _DECOMPOSED: decomposed != character and ord(character) not in _HANGUL,

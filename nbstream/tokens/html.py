@@ -17,7 +17,7 @@ import html
 import re
 import sys
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from html.entities import html5
 
 from nbstream.tokens.unicode import REPLACEMENT
@@ -89,12 +89,18 @@ def _by_first_letter(names: Iterable[str]) -> str:
 _NAMES = {name.lower(): characters for name, characters in html5.items()} | html5
 # A name without a semicolon is one of the hundred that older versions of HTML knew.
 _LEGACY_NAMES = _by_first_letter(name for name in html5 if not name.endswith(";"))
-_LEGACY_REFERENCE = re.compile(f"&({_LEGACY_NAMES})")
-_REFERENCE = re.compile(rf"(&(?:#(?:[0-9]+|[xX][0-9a-fA-F]+);?|[A-Za-z][A-Za-z0-9]{{1,31}};|(?:{_LEGACY_NAMES})))")
+_LEGACY_REFERENCE = f"&({_LEGACY_NAMES})"
+_REFERENCE = rf"(&(?:#(?:[0-9]+|[xX][0-9a-fA-F]+);?|[A-Za-z][A-Za-z0-9]{{1,31}};|(?:{_LEGACY_NAMES})))"
 MAX_REFERENCES = 5_000
 """How many different character references of a message are resolved, give or take a thousand."""
 _SAMPLE_PIECES = 1000
 _MAX_DIGITS = 8  # more make a number that is no character
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return the pattern for references: with a hundred names it takes a millisecond to compile."""
+    return re.compile(text)
 
 
 def visible_text(source: str, references: References | None = None) -> str:
@@ -232,7 +238,7 @@ class References:
         return start + "".join(map(resolved.__getitem__, pieces))
 
     def _resolve_all(self, text: str) -> str:
-        parts = _REFERENCE.split(text)  # every second part is a reference
+        parts = _pattern(_REFERENCE).split(text)  # every second part is a reference
         for start in range(1, len(parts), 2 * _SAMPLE_PIECES):
             references = parts[start : start + 2 * _SAMPLE_PIECES : 2]
             if len(self._resolved) < MAX_REFERENCES:
@@ -258,7 +264,7 @@ def _resolve_reference(reference: str) -> str:
     """Return the characters of what ``_REFERENCE`` matches; of an unknown name only a known beginning."""
     if reference[1] != "#":
         known = _NAMES.get(reference[1:])
-        beginning = _LEGACY_REFERENCE.match(reference) if known is None else None
+        beginning = _pattern(_LEGACY_REFERENCE).match(reference) if known is None else None
         return known or (html5[beginning[1]] + reference[beginning.end() :] if beginning else reference)
     is_hexadecimal = reference[2] in "xX"
     digits = reference[3:] if is_hexadecimal else reference[2:]

@@ -10,6 +10,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbstream.tokens.tokens import MAX_TOKEN_BYTES, truncate_utf8
@@ -33,9 +34,9 @@ _WORD_BYTES = bytes(
     c if c > 127 or chr(c).isalnum() or c in _MARKS_INSIDE + b"$%!" else 32 for c in bytes(range(256)).lower()
 )
 # The words of text beyond ASCII, which is folded already: letters with their marks (Unicode Standard Annex 29).
-_WORD = re.compile(rf"[\w{MARKS}'.@$%!\u20ac\u00a3\u00a5-]+")
+_WORD = rf"[\w{MARKS}'.@$%!\u20ac\u00a3\u00a5-]+"
 # Thai, Lao, Tibetan, Myanmar, Khmer, Tai Le, Tai Lue, Tai Tham, Chinese, Japanese, Myanmar, Tai Viet, Korean.
-_UNSPACED_SCRIPTS = re.compile(
+_UNSPACED_SCRIPTS = (
     r"[\u0e00-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aaf\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     r"\ua9e0-\ua9ff\uaa60-\uaadf\uac00-\ud7af]"
 )
@@ -44,7 +45,7 @@ _COMBINING_MARKS = re.compile(r"([^\w\s\x00-\x7f]{16})[^\w\s\x00-\x7f]+")
 # Letters and digits, and their compatibility forms, that never combine with the character before them and never
 # change places with it. Parts of Hangul, Indic vowel signs and all combining marks do. So a text can be cut before
 # them.
-_FOLDING_BOUNDARY = re.compile(
+_FOLDING_BOUNDARY = (
     r"(?=\w)[\x00-\u02ff\u0370-\u0482\u048a-\u052f\u05d0-\u05ea\u0620-\u064a\u0e01-\u0e30\u3041-\u3096"
     r"\u30a1-\u30fa\u3400-\u9fff\uac00-\ud7a3\ufb00-\ufb1d\ufb1f-\ufdff\ufe70-\ufefc\uff10-\uff9d\U0001d400-\U0001d7ff]"
 )
@@ -117,6 +118,12 @@ def fold_text(text: str) -> str:
     return without_decorations(unicodedata.normalize("NFKC", text).casefold())
 
 
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    """Return a pattern for text beyond ASCII: such patterns take milliseconds to compile, and many need none."""
+    return re.compile(text)
+
+
 def distinct_words(text: str) -> list[str]:
     """Return the distinct words of ``text``, in order of first appearance."""
     return [word.decode("utf-8") for word in distinct_words_utf8(text)]
@@ -141,7 +148,7 @@ def distinct_words_utf8(
         written = list(dict.fromkeys(text.encode().translate(_WORD_BYTES).split()))
     words = dict.fromkeys([word.strip(_MARKS_INSIDE) for word in spread_choice(written, _MAX_WRITTEN_WORDS)])
     words.pop(b"", None)
-    has_unspaced = is_foreign and _UNSPACED_SCRIPTS.search(text) is not None
+    has_unspaced = is_foreign and _pattern(_UNSPACED_SCRIPTS).search(text) is not None
     if has_unspaced or max(map(len, words), default=0) > MAX_WORD_CHARACTERS:
         words = _shortened_words(words, limit, allowance)
     return words if len(words) <= limit else spread_choice(tuple(words), limit)
@@ -153,11 +160,11 @@ def _written_words(text: str) -> dict[str, None]:
     In one step half a million words of one letter hold the interpreter lock for 60 ms.
     """
     words: dict[str, None] = {}
-    start = 0
+    start, pattern = 0, _pattern(_WORD)
     while start < len(text):
-        cut_word = _WORD.match(text, start + _STEP_CHARACTERS)
+        cut_word = pattern.match(text, start + _STEP_CHARACTERS)
         end = cut_word.end() if cut_word else start + _STEP_CHARACTERS
-        words |= dict.fromkeys(_WORD.findall(text, start, end))
+        words |= dict.fromkeys(pattern.findall(text, start, end))
         start = end
     return words
 
@@ -237,7 +244,7 @@ def _word_pieces(word: str) -> Sequence[bytes]:
 
 
 def _is_unspaced(word: str) -> bool:
-    return not word.isascii() and _UNSPACED_SCRIPTS.match(word) is not None
+    return not word.isascii() and _pattern(_UNSPACED_SCRIPTS).match(word) is not None
 
 
 def _fold_pieces(text: str, allowance: WordAllowance) -> str:
@@ -259,10 +266,10 @@ def fold_stretches(text: str, allowance: WordAllowance) -> str:
 
 def _foldable_stretches(text: str) -> Iterator[str]:
     """Yield ``text`` in stretches that can be folded one by one, mostly with the same result."""
-    start = 0
+    start, pattern = 0, _pattern(_FOLDING_BOUNDARY)
     while len(text) - start > _LONGEST_STRETCH_CHARACTERS:
         longest = start + _LONGEST_STRETCH_CHARACTERS
-        boundary = _FOLDING_BOUNDARY.search(text, start + _STRETCH_CHARACTERS, longest)
+        boundary = pattern.search(text, start + _STRETCH_CHARACTERS, longest)
         end = boundary.start() if boundary else longest
         yield text[start:end]
         start = end

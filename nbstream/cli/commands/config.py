@@ -19,8 +19,9 @@ from nbstream.delivery.settings import MaildirNextHopSetting
 from nbstream.errors import ConfigError
 from nbstream.policy.address_patterns import first_matching_pattern
 from nbstream.policy.settings import FalsePositiveRate
-from nbstream.settings.document import Document, read_document
+from nbstream.settings.document import Document
 from nbstream.settings.values import Section
+from nbstream.settings.yaml_file import read_document
 from nbstream.store.settings import url_with_hidden_password
 from nbstream.terminal import print_note
 

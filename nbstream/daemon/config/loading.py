@@ -28,7 +28,6 @@ from nbstream.settings.document import (
     config_error,
     describe_kind,
     format_value,
-    read_document,
 )
 from nbstream.settings.values import Section
 
@@ -85,6 +84,8 @@ def load_settings(path: Path | None) -> Settings:
     """Return the settings of a file, or the defaults for None. Raises ConfigError, which lists all problems."""
     if path is None:
         return _validated(Document(), "defaults")
+    from nbstream.settings.yaml_file import read_document  # noqa: PLC0415 - without a file there is no YAML
+
     return _validated(read_document(path), str(path)).with_source(path)
 
 

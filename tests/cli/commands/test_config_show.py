@@ -8,7 +8,7 @@ import pytest
 
 from nbstream.cli.commands.config import show_settings
 from nbstream.daemon.config import load_settings
-from nbstream.settings.document import read_document
+from nbstream.settings.yaml_file import read_document
 
 ROOT = Path(__file__).parents[3]
 WITH_PASSWORD_FILES = {"compose", "container", "redis"}

@@ -18,7 +18,7 @@ from nbstream.daemon.assembly.policy import make_policy
 from nbstream.daemon.config import Settings, find_config_file, load_settings, loading
 from nbstream.errors import ConfigError
 from nbstream.policy.thresholds import FalsePositiveBudget
-from nbstream.settings import document
+from nbstream.settings import yaml_file
 from nbstream.settings.values import Section
 
 EXAMPLE = Path(__file__).parents[3] / "config" / "nbstream.yaml"
@@ -369,7 +369,7 @@ def test_a_refusal_ends_a_command_with_ex_config(write: Write) -> None:
     [
         (None, "must be a readable file (No such file or directory)"),
         (b"# \xff", "must be a file of UTF-8 text (byte 2 is not)"),
-        (b"#" * (document.MAX_FILE_BYTES + 1), "must be a file of at most 1048576 bytes"),
+        (b"#" * (yaml_file.MAX_FILE_BYTES + 1), "must be a file of at most 1048576 bytes"),
     ],
 )
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes | None, allowed: str) -> None:
@@ -487,11 +487,11 @@ def everything_shown(file: Path) -> str:
         "relay: {next_hop: 'smtp://u:SECRET@h:25'}",
     ],
 )
-@pytest.mark.parametrize("loader", [document._LOADER, yaml.SafeLoader], ids=["c", "python"])
+@pytest.mark.parametrize("loader", [yaml_file._LOADER, yaml.SafeLoader], ids=["c", "python"])
 def test_a_password_is_never_shown(
     write: Write, monkeypatch: pytest.MonkeyPatch, loader: type[yaml.SafeLoader], text: str
 ) -> None:
-    monkeypatch.setattr(document, "_LOADER", loader)
+    monkeypatch.setattr(yaml_file, "_LOADER", loader)
     assert PASSWORD not in everything_shown(write(text.replace("SECRET", PASSWORD)))
 
 

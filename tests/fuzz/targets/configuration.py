@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nbstream.daemon.config import Settings, keys_awaiting_restart, load_settings, policy_hash
 from nbstream.errors import ConfigError
-from nbstream.settings.document import MAX_FILE_BYTES
+from nbstream.settings.yaml_file import MAX_FILE_BYTES
 from tests.fuzz.target import FuzzTarget
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="nbstream-fuzz-")
