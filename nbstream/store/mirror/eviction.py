@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nbstream.bayes.counts import Counts
     from nbstream.store.mirror.mirror import Mirror
     from nbstream.store.model.model import Model
 
@@ -96,9 +95,8 @@ class Evictor:
         """
         started, counts = time.monotonic(), self._mirror.group(automatic=automatic)
         columns = counts.column_totals.columns
-        candidates = await asyncio.to_thread(EvictionCandidates, counts, columns)
-        if candidates.counts.shape[1] != len(columns):  # one came meanwhile: next time
-            return 0
+        snapshot = counts.snapshot_columns()  # here, where changes are applied, and in no other thread
+        candidates = await asyncio.to_thread(EvictionCandidates, *snapshot, columns)
         mended = await self._evict_tokens(candidates, np.flatnonzero(candidates.below_zero), None)
         candidates.clip_counts_below_zero()
         target_size = int(TARGET_SHARE * self._limit)
@@ -170,15 +168,14 @@ class Evictor:
 
 
 class EvictionCandidates:
-    """The tokens of ``counts`` at one moment, their counts in ``columns``, and which are in live ledger entries.
+    """The tokens among ``names``, their counts in ``columns``, and which are in live ledger entries.
 
     Tokens of the ledger are looked up by their hash, 8 bytes each: the memory is bounded by the tokens of the
     mirror, not by the ledger.
     """
 
-    def __init__(self, counts: Counts, columns: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[bytes], rows: NDArray[np.int64], columns: Sequence[str]) -> None:
         self.columns = columns
-        names, rows = counts.snapshot_columns()
         token_indices = [index for index, name in enumerate(names) if not is_sum(name)]
         self.tokens = [names[index] for index in token_indices]
         self.counts = rows[token_indices]

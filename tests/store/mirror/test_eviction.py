@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, is_sum
@@ -219,6 +221,22 @@ async def test_a_token_that_a_new_column_has_by_now_stays(model: Model) -> None:
 
 
 # When Redis is in trouble
+
+
+async def test_the_counts_are_read_in_the_thread_that_changes_them(
+    model: Model, mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await mirror.wait_until_applied(await change(model, "m", entry("spam", [b"a", b"b"])) or b"")
+    counts, threads = mirror.group(automatic=False), list[threading.Thread]()
+    snapshot_columns = counts.snapshot_columns
+
+    def note_thread() -> tuple[list[bytes], NDArray[np.int64]]:
+        threads.append(threading.current_thread())
+        return snapshot_columns()
+
+    monkeypatch.setattr(counts, "snapshot_columns", note_thread)
+    assert await make_evictor(model, mirror, 1).evict_once() == 2
+    assert threads == [threading.main_thread()]
 
 
 async def test_a_server_out_of_memory_can_still_evict(own_redis: RedisServer) -> None:
