@@ -219,7 +219,12 @@ class WebServer:
                 return response
 
     async def _ask_view(self, route: PageRoute, page_request: PageRequest, token: str) -> Answer:
-        """Return the answer of the view; who goes away leaves work behind, so each session has a bound."""
+        """Return the answer of the view; who goes away leaves work behind, so each session has a bound.
+
+        An open page has no session. All who ask for one are not one of them.
+        """
+        if page_request.session is NOBODY:
+            return await route.handler(page_request)
         with _counted(self._running, token, _MAX_RUNNING, _TOO_MANY_REQUESTS):
             return await route.handler(page_request)
 
@@ -252,7 +257,8 @@ class WebServer:
     async def _show_page(
         self, area: Area, request: web.BaseRequest, page: Page, page_request: PageRequest, token: str
     ) -> web.Response:
-        flash = "" if page_request.is_fragment else unsign(token, read_cookie(request, _FLASH_COOKIE))
+        has_flash = bool(token) and not page_request.is_fragment  # anybody could sign with no token
+        flash = unsign(token, read_cookie(request, _FLASH_COOKIE)) if has_flash else ""
         html = self._renderer.render(
             page,
             page_request,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from collections.abc import AsyncIterator, Iterable
 from http import HTTPStatus
 from pathlib import Path
@@ -15,6 +16,7 @@ from nbstream.server.http.access import Role
 from nbstream.web.forms import FORM_TYPE
 from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 from nbstream.web.responses import choose_language
+from nbstream.web.sessions import sign
 from tests.harness.http_listener import open_http, rest
 from tests.harness.waiting import until
 from tests.web.admin.page_listener import PageListener, open_page
@@ -35,6 +37,7 @@ class EchoView(View):
             PageRoute("GET", "/ui/refused", self._refuse),
             PageRoute("GET", "/ui/away", self._miss_redis),
             PageRoute("GET", "/ui/fault", self._fail),
+            PageRoute("GET", "/ui/open/{id}", self._echo, is_open=True),
         )
 
     async def _echo(self, request: PageRequest) -> Answer:
@@ -158,22 +161,44 @@ async def test_what_was_done_is_shown_once_and_only_to_its_session(page: PageLis
     assert (flash["httponly"], flash["samesite"], flash["path"]) == (True, "Strict", "/ui/")
 
 
+@pytest.mark.parametrize(
+    "flash", [sign("", "Log in elsewhere"), f"A.{hmac.digest(b'', b'cookie A', 'sha256').hex()}"]
+)
+async def test_an_open_page_shows_nothing_that_a_cookie_says(page: PageListener, flash: str) -> None:
+    async with page.browser() as browser:
+        shown = await browser.get("/ui/open/x", Cookie=f"{page.cookie('nbstream_flash')}={flash}")
+    assert (shown.status, "elsewhere" in shown.text) == (200, False)
+
+
+class SlowView(View):
+    """Answers when it may."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.may_answer = asyncio.Event()
+
+    def routes(self) -> Iterable[PageRoute]:
+        return (
+            PageRoute("GET", "/ui/", self._answer),
+            PageRoute("GET", "/ui/open/{id}", self._answer, is_open=True),
+        )
+
+    async def _answer(self, _: PageRequest) -> Answer:
+        self.running += 1
+        await self.may_answer.wait()
+        return Page("error.html", {"status": 404, "detail": "", "says_what_to_do": True})
+
+
+async def test_those_who_open_pages_without_a_login_are_not_one_session(client: Redis) -> None:
+    slow = SlowView()
+    async with open_page(client, slow) as page, page.browser() as many:
+        asked = [asyncio.create_task(many.get("/ui/open/x")) for _ in range(20)]
+        await until(lambda: slow.running == 20 or any(each.done() for each in asked))
+        slow.may_answer.set()
+        assert [(await each).status for each in asked] == [200] * 20
+
+
 async def test_a_session_keeps_the_others_waiting_for_few_requests(client: Redis) -> None:
-    class SlowView(View):
-        """Answers when it may."""
-
-        def __init__(self) -> None:
-            self.running = 0
-            self.may_answer = asyncio.Event()
-
-        def routes(self) -> Iterable[PageRoute]:
-            return (PageRoute("GET", "/ui/", self._answer),)
-
-        async def _answer(self, _: PageRequest) -> Answer:
-            self.running += 1
-            await self.may_answer.wait()
-            return Page("error.html", {"status": 404, "detail": "", "says_what_to_do": True})
-
     slow = SlowView()
     async with open_page(client, slow) as page, page.browser(Role.READ) as many, page.browser(Role.READ) as other:
         waiting = [asyncio.create_task(many.get("/ui/")) for _ in range(8)]
