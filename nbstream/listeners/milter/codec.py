@@ -5,8 +5,7 @@ Postfix's ``milter8.c`` define it. A frame is a length of four bytes (big-endian
 data. The names of the flags are those of ``mfdef.h`` without ``SMFIF_`` and ``SMFIP_``.
 
 Rules: the events do not depend on how the bytes are cut into pieces. A frame, and thereby what waits for its end,
-is bounded. What breaks the protocol is one last event with a text, and all further bytes are discarded. What a
-filter answers is in ``milter_replies``.
+is bounded. What breaks the protocol is one last event with a text, and all further bytes are discarded.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 -- messages of one call are distinct. Returns the stream id of the change, which is one for all lessons. Where the
 -- ledger holds another entry than the expected one of any message, nothing is changed, and the script returns for each
 -- of these the number of its lesson, from 1, and the fields and values of that entry (an empty list = there is none).
--- An import refuses all lessons with an error, and so does a removal: the key expires after one that was killed.
+-- An import refuses all lessons with an error, and so does a removal, until one that was killed is repeated.
 --
 -- A column is what one class was learned as, by people or automatically. People's columns have one vocabulary, the
 -- automatic ones another. The totals name all columns that anything was learned in. The name of an automatic column ends
