@@ -62,6 +62,8 @@ _WEIGHT = re.compile(rb"[0-9]+")
 _SUMS = re.compile(rb"([^ ]+ -?[0-9]+( [^ ]+ -?[0-9]+)*)?")
 _FLOAT = re.compile(rb"[-+.0-9e]+")
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
+# The classes of a model, those that its settings had before, and what was learned automatically.
+_MAX_COLUMNS = 64
 _TOTALS_WITHOUT_COLUMN = frozenset({b"vocabulary", b"vocabulary:auto", b"generation"})
 _MAX_NOVELTY = 10**9  # more than any sum of novelty that one message adds
 _MOST_OF_ONE_MESSAGE = dict.fromkeys(SCORE_BINS, MAX_ENTRY_WEIGHT) | dict.fromkeys(NOVELTY_SUMS, _MAX_NOVELTY)
@@ -193,6 +195,7 @@ class ArchiveReader:
         return _read_header(self._name, value, self._signature)
 
     def __iter__(self) -> Iterator[ArchiveRecord]:
+        columns: set[str] = set()
         while True:
             lines, digest = self._lines - self._first_line, self._digest.hexdigest()
             value = self._next_value()
@@ -200,8 +203,13 @@ class ArchiveReader:
                 break
             try:
                 record = _unpack_record(value)
-                if isinstance(record, LedgerRecord):
-                    _check_entry(record.fields, self._latest_time)
+                match record:
+                    case LedgerRecord(fields=fields):
+                        _check_entry(fields, self._latest_time)
+                    case CountsRecord(column):
+                        columns.add(column)
+                        if len(columns) > _MAX_COLUMNS:  # each token would cost memory for each of them
+                            raise _InvalidRecord("more classes than a model has")
             except (AttributeError, KeyError, TypeError, ValueError, StoreIncompatible) as error:
                 reason = f": {error}" if isinstance(error, _InvalidRecord) else ""
                 raise InputError(f"{self._name}: line {self._lines} is no record of a model{reason}") from error
@@ -345,6 +353,8 @@ def _read_totals(totals: Mapping[str, Any]) -> dict[bytes, int]:
     number can be below zero. The total of the tokens of a class can, as their counts can.
     """
     checked = _read_counts(totals)
+    if len(checked) > 2 * _MAX_COLUMNS + len(_TOTALS_WITHOUT_COLUMN):
+        raise _InvalidRecord("more classes than a model has")
     for name, total in checked.items():
         what, _, column = name.decode("utf-8", "replace").partition(":")
         if name not in _TOTALS_WITHOUT_COLUMN and not (what in {"messages", "tokens"} and is_column(column)):

@@ -207,11 +207,6 @@ REFUSED = [
         for name in ("unlearn", "release", "none", "reinforce-ham")
     ),
     (
-        "model: {classes: [ham, a, spam], max_tokens: 20000}",
-        "model.max_tokens",
-        "must be null with kinds in model.classes",
-    ),
-    (
         "feedback: {kinds: {news: n@x.org}}",
         "feedback.kinds.news",
         "must be one of model.classes, and neither ham nor spam",

@@ -557,6 +557,13 @@ async def test_a_line_that_is_not_a_record_is_refused_and_changes_nothing(other:
     assert await import_error(other, archive_of(b'{"counts":"ham","of":{"a":1}}\n', line))
 
 
+async def test_more_classes_than_a_model_can_have_are_refused(other: Model) -> None:
+    counts = [b'{"counts":"kind-%d","of":{"a":1}}\n' % number for number in range(65)]
+    totals = b'{"totals":{%s}}\n' % b",".join(b'"messages:kind-%d":1' % number for number in range(150))
+    for lines in (counts, [totals]):
+        assert "more classes than a model has" in str(await import_error(other, archive_of(*lines)))
+
+
 def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
     fields = {
         name: base64.b64encode(value).decode() if isinstance(value, bytes) else value
