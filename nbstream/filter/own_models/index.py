@@ -10,6 +10,7 @@ import logging
 import secrets
 import time
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from nbstream.store.model.scripts import read_totals
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     from redis.asyncio import Redis
 
@@ -199,6 +200,7 @@ _log = logging.getLogger(__name__)
 
 _BATCH = 500
 _DAY_SECONDS = 86_400
+_END_SECONDS = 60  # for the end of a removal
 _TOKEN_BYTES = 90  # of a name and a count in Redis; a message is its ledger entry and its record in the history
 _MESSAGE_BYTES = 2_500
 
@@ -283,7 +285,7 @@ class OwnModelIndex:
                     if colon and name in keys_of and key not in locks:
                         of_model.setdefault(name, []).append(key)
                 for name, some in of_model.items():
-                    await self._unlink(keys_of[name], removal, some)
+                    await self._change(keys_of[name], removal, partial(_unlink, some))
             for stream in {keys.changes for keys in keys_of.values()}:
                 # Whoever has a model of the bucket in memory reads a change without a predecessor, and drops it.
                 async with self._client.pipeline(transaction=True) as pipe:
@@ -291,11 +293,15 @@ class OwnModelIndex:
                     pipe.xadd(stream, {"sequence": 0})
                     await pipe.execute()
             for name, keys in keys_of.items():
+                # Nobody repeats the removal of a model that is not listed: lessons are not refused for ever.
+                await self._change(
+                    keys, removal, lambda pipe, lock=keys.importing: pipe.expire(lock, _END_SECONDS)
+                )
                 await unlist_model(self._client, self._key, name.decode())
-                await self._unlink(keys, removal, [keys.importing])
+                await self._change(keys, removal, partial(_unlink, [keys.importing]))
 
-    async def _unlink(self, keys: OwnModelKeys, removal: str, some: Sequence[str | bytes]) -> None:
-        """Remove some keys of a model, unless another removal or an import has begun meanwhile."""
+    async def _change(self, keys: OwnModelKeys, removal: str, fill: Callable[[Any], object]) -> None:
+        """Do what ``fill`` writes into a transaction, unless another removal or an import has begun meanwhile."""
         problem = f"another removal of {keys.name}, or an import into it, has begun: this one has ended"
         try:
             pipe: Any
@@ -304,7 +310,7 @@ class OwnModelIndex:
                 if await pipe.get(keys.importing) != removal.encode():
                     raise StoreUnavailable(problem)
                 pipe.multi()
-                pipe.unlink(*some)
+                fill(pipe)
                 await pipe.execute()
         except WatchError as error:
             raise StoreUnavailable(problem) from error
@@ -339,3 +345,7 @@ class OwnModelIndex:
             stored = _TOKEN_BYTES * sum(next(left) for _ in CLASSES) + _MESSAGE_BYTES * sum(totals.messages)
             models.append(ListedModel(name, used_at, totals, stored))
         return models
+
+
+def _unlink(keys: Sequence[str | bytes], pipe: Any) -> None:
+    pipe.unlink(*keys)

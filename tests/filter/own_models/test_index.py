@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.own_models import index
-from nbstream.filter.own_models.index import OwnModelIndex, index_key
+from nbstream.filter.own_models.index import OwnModelIndex, index_key, unlist_model
 from nbstream.store.model.scan import scan_keys
 from nbstream.store.transfer.model_import import ModelImport
 from tests.filter.own_models.test_filters import letter, news, teach_common
@@ -96,6 +96,25 @@ async def test_a_lesson_amid_a_removal_is_refused_and_leaves_no_count_without_it
         await until_dropped(site)
         await (await site.filters.for_teacher(ANN)).learn(news(2), "ham", "test")
         assert (await own_model(client, "example.org/ann").totals()).messages == (1, 0)
+
+
+async def test_a_removal_that_was_killed_at_its_end_refuses_lessons_for_a_minute_at_most(
+    client: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is not listed any more then, and nobody would repeat that."""
+
+    async def unlist_and_break(*arguments: Any) -> None:
+        await unlist_model(*arguments)
+        raise StoreUnavailable("killed")
+
+    async with open_site(client) as site:
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+    monkeypatch.setattr(index, "unlist_model", unlist_and_break)
+
+    with pytest.raises(StoreUnavailable):
+        await OwnModelIndex(client, "test").remove(["example.org/ann"])
+
+    assert 0 < await client.ttl(own_model(client, "example.org/ann").keys.importing) <= 60
 
 
 async def test_a_removal_that_was_interrupted_lets_no_lesson_in_until_it_is_repeated(
