@@ -294,9 +294,7 @@ class OwnModelIndex:
                     await pipe.execute()
             for name, keys in keys_of.items():
                 # Nobody repeats the removal of a model that is not listed: lessons are not refused for ever.
-                await self._change(
-                    keys, removal, lambda pipe, lock=keys.importing: pipe.expire(lock, _END_SECONDS)
-                )
+                await self._change(keys, removal, partial(_expire, keys.importing))
                 await unlist_model(self._client, self._key, name.decode())
                 await self._change(keys, removal, partial(_unlink, [keys.importing]))
 
@@ -349,3 +347,7 @@ class OwnModelIndex:
 
 def _unlink(keys: Sequence[str | bytes], pipe: Any) -> None:
     pipe.unlink(*keys)
+
+
+def _expire(key: str, pipe: Any) -> None:
+    pipe.expire(key, _END_SECONDS)
