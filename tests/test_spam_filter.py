@@ -18,7 +18,7 @@ import pytest
 
 import nbstream
 from nbstream import AsyncSpamFilter, Kind, Label, SpamFilter
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.filter import FeedbackOutcome
 from nbstream.policy.verdict import Verdict

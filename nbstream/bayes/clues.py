@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, is_sum
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import WEIGHT_ONE, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM, token_log_ratios
 from nbstream.tokens.token_groups import NOVELTY_GROUPS
 

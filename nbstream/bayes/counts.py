@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from nbstream.bayes.columns import CLASSES
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,9 +33,6 @@ if TYPE_CHECKING:
 
 Sums: TypeAlias = "Sequence[tuple[bytes, int]]"
 """Distinct names of sums, each with the amount that a message adds to it."""
-
-CLASSES = ("ham", "spam")
-"""The labels: what a score tells apart. Arrays of counts have them in this order, before any kinds of ham."""
 
 WEIGHT_ONE = 1000
 """The fixed-point count of one occurrence at full weight."""

@@ -11,7 +11,6 @@ strongest clues vote. The constants were chosen on one corpus alone; see docs/ex
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,7 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nbstream.bayes.clues import Clue
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.columns import PLAIN
+from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.multinomial import elementwise
 
 if TYPE_CHECKING:
@@ -28,49 +28,12 @@ if TYPE_CHECKING:
     from nbstream.bayes.counts import Totals
     from nbstream.tokens.tokens import Tokens
 
-PLAIN = "ham"
-"""The kind of all ham that is of no other kind."""
-
 MIN_MESSAGES = 20
 """A kind that has learned fewer messages takes no part: it has no probability yet."""
 
 _ALPHA = 0.01  # as that of ``multinomial``, but a kind has fewer messages than ham, and a larger one favours it
 _MAX_CLUES = 30
 _TEMPERATURE = 32.0  # nats of the clues that count as one: words come together
-
-
-CLASS_NAME = r"[a-z][a-z0-9-]{0,30}"
-"""The pattern of the name of a class: ham, spam or a kind."""
-
-_COLUMN = re.compile(rf"{CLASS_NAME}|auto-(ham|spam):[0-9]{{1,15}}")
-
-
-def is_column(name: str) -> bool:
-    """Return whether a model may have a column of this name."""
-    return _COLUMN.fullmatch(name) is not None
-
-
-def label_of(column: str) -> str:
-    """Return the label of the messages of a column: those of every one but spam are ham."""
-    return "spam" if column == "spam" or column.startswith("auto-spam:") else PLAIN
-
-
-def automatic_columns(generation: int) -> tuple[str, str]:
-    """Return the columns of what is learned without people, in the order of ``CLASSES``.
-
-    To forget all of that is to begin the next generation. The name of no class has a colon.
-    """
-    return f"auto-{CLASSES[0]}:{generation}", f"auto-{CLASSES[1]}:{generation}"
-
-
-def is_automatic(column: str) -> bool:
-    """Return whether the column has what was learned without people."""
-    return ":" in column
-
-
-def kind_of(column: str) -> str:
-    """Return the kind of the messages of a column; empty for spam, for plain ham, and for an automatic one."""
-    return "" if column in CLASSES or is_automatic(column) else column
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ values that were tried and not chosen see docs/experiments.md, "Lesson weights a
 from __future__ import annotations
 
 from nbstream.bayes.calibration import sigmoid
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.multinomial import SPAM
 
 MAX_ENTRY_WEIGHT = 3 * WEIGHT_ONE

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import WEIGHT_ONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

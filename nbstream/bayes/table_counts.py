@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES, ClassCounts, Counts
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import ClassCounts, Counts
 from nbstream.engine.table import Table
 from nbstream.tokens.tokens import join_tokens
 

@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.daemon.assembly.policy import make_filter_policy
 from nbstream.daemon.assembly.store import make_model, open_running_redis, open_sender_lists
 from nbstream.daemon.model_lookups import budget_findings, describe_counts, learned_findings

@@ -20,7 +20,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import HAM, TokenCounts
 from nbstream.errors import NbstreamError, StoreIncompatible

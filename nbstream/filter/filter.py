@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.bayes.kinds import label_of
+from nbstream.bayes.columns import label_of
 from nbstream.bayes.lesson_weight import reinforced_weights
 from nbstream.errors import StoreIncompatible, StoreRefuses
 from nbstream.filter.lesson_groups import LessonGroups, learn_all

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from nbstream.bayes.kinds import kind_of, label_of
+from nbstream.bayes.columns import kind_of, label_of
 from nbstream.bayes.lesson_weight import reinforced_weights
 from nbstream.errors import CountsFull
 from nbstream.filter.message_counts import check_room, counts_after_lesson

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES, MAX_COUNT, ClassCounts
-from nbstream.bayes.kinds import PLAIN
+from nbstream.bayes.columns import CLASSES, PLAIN
+from nbstream.bayes.counts import MAX_COUNT, ClassCounts
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS
 from nbstream.engine.name_numbers import NameNumbers

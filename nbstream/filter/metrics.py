@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.filter.parts import FilterObserver
 from nbstream.metrics import StateGauge
 from nbstream.policy.thresholds import budget_guarantees

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.clues import NO_GROUP_TOKENS, GroupTokens, PackedClues, TokenClues
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.policy.explanation import CountedTokenClues, Explanation
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.sender_lists import REASON_FOR_OTHERS, ListOwner

@@ -19,7 +19,8 @@ import numpy as np
 
 from nbstream.bayes.calibration import blend_sums
 from nbstream.bayes.clues import Clue, Score, TokenClues
-from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import Totals
 from nbstream.bayes.kinds import KindClassifier, KindScores
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import TokenCounts

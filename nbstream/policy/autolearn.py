@@ -23,7 +23,7 @@ import math
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.calibration import sigmoid
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.multinomial import HAM, SPAM
 from nbstream.policy.verdict import ModelState
 

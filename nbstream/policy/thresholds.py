@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.policy.verdict import SPAM_THRESHOLD, Thresholds
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.kinds import label_of
+from nbstream.bayes.columns import label_of
 from nbstream.delivery.next_hop import SmtpReply
 from nbstream.errors import FeedbackRefused, FeedbackTooLarge, NbstreamError, StoreRefuses
 from nbstream.filter import describe_lesson, describe_lessons

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
 from nbstream.addresses import TcpAddress
-from nbstream.bayes.kinds import CLASS_NAME
+from nbstream.bayes.columns import CLASS_NAME
 from nbstream.settings.values import (
     CaFile,
     PasswordFile,

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.bayes.classifier import Classifier, ClueLimits, prior_log_odds
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts
 from nbstream.tokens.tokens import Tokens
 from tests.harness.sample_models import sample_message, score_of, teach, trained_counts
 

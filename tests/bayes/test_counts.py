@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.counts import (
-    CLASSES,
-    WEIGHT_ONE,
-    ClassCounts,
-    Counts,
-    Sums,
-    Totals,
-    is_sum,
-)
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, Counts, Sums, Totals, is_sum
 from nbstream.bayes.table_counts import TableCounts
 from tests.harness.native import native_library
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from nbstream.bayes.columns import is_column, kind_of, label_of
 from nbstream.bayes.counts import ClassCounts
-from nbstream.bayes.kinds import MIN_MESSAGES, KindClassifier, KindScores, is_column, kind_of, label_of
+from nbstream.bayes.kinds import MIN_MESSAGES, KindClassifier, KindScores
 from nbstream.tokens.tokens import Tokens
 
 CLASSIFIER = KindClassifier(("ham", "newsletter", "notification"))

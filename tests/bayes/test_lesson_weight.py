@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.lesson_weight import (
     MAX_ENTRY_WEIGHT,
     lesson_weight,

@@ -18,7 +18,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from nbstream.bayes import BernoulliNB, MultinomialNB
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from tests.harness.corpora import archive, unpack
 
 Document: TypeAlias = tuple[str, list[str]]

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.cli.main import main
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client

@@ -67,3 +67,10 @@ def test_what_asks_redis_loads_nothing_that_serves(
 
     assert {"redis", "numpy"} <= result
     assert not result & SERVING
+
+
+def test_what_reads_the_settings_alone_loads_neither_numpy_nor_redis(tmp_path: Path) -> None:
+    config = tmp_path / "nb.yaml"
+    config.write_text(f"state_dir: {tmp_path}\n")
+
+    assert loaded("config", "-c", str(config), "check") <= {"pydantic", "pydantic_core", "yaml"}

@@ -10,7 +10,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.filter import (
     FeedbackOutcome,
 )

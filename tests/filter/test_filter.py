@@ -15,7 +15,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import SCORE_BINS, Calibration
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.filter import (
     Check,
     CheckQueue,

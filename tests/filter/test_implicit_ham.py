@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.filter import FeedbackOutcome, Filter, ImplicitHamLearner, ImplicitHamWalk
 from nbstream.filter.own_models.index import OwnModelKeys
 from nbstream.mail.message import Message

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.filter import FeedbackOutcome, Filter
 from nbstream.mail.message import Message
 from nbstream.policy.feedback_source import FeedbackSource

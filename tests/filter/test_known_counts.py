@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nbstream.bayes.calibration import SCORE_BINS
-from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import Totals
 from nbstream.filter.message_counts import KnownCounts, MessageCounts
 from nbstream.policy.thresholds import PrequentialScores
 

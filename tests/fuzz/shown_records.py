@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.filter.filter import MessageRecord
 from nbstream.filter.suspects import Suspect
 from nbstream.policy.verdict import ModelState

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.mail.message import Message

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from nbstream.bayes.counts import CLASSES, is_sum
-from nbstream.bayes.kinds import label_of
+from nbstream.bayes.columns import CLASSES, label_of
+from nbstream.bayes.counts import is_sum
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model

@@ -6,7 +6,8 @@ import secrets
 
 from hypothesis import strategies as st
 
-from nbstream.bayes.counts import CLASSES, Sums
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import Sums
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model

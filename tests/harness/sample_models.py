@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.clues import Score
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, ClassCounts, Counts
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import WEIGHT_ONE, ClassCounts, Counts
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.tokens.tokens import Tokens
 

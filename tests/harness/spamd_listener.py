@@ -12,7 +12,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.errors import StoreForbids, StoreNotPrimary, StoreUnavailable
 from nbstream.store.connection import (
     ClusterNodes,

@@ -17,7 +17,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.listeners.stream.queue import StreamQueue, StreamQueueOptions
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import ListKind

@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message

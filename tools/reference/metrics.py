@@ -12,7 +12,8 @@ from typing import cast
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 
-from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import Totals
 from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tqdm import tqdm
 
 from nbstream import interrupts
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.table_counts import make_counts
 from nbstream.cli import message_files
 from nbstream.daemon import config

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.cli.commands.model import describe_totals, find_own_model
 from nbstream.cli.exit_codes import EX_TEMPFAIL
 from nbstream.cli.imap_positions import forget_positions

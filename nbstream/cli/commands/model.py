@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.clues import NamedCounts, top_tokens
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.cli.commands.explain import WHY_NO_WORDS
 from nbstream.daemon import config
 from nbstream.daemon.assembly.store import make_model, make_own_model, open_running_redis

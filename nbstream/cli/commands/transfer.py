@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING
 
 from tqdm import tqdm
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.cli.commands.model import find_own_model
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.daemon import config

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import WatchError
 
-from nbstream.bayes.counts import CLASSES, NO_CHANGE
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import NO_CHANGE
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.own_models.names import bucket_of
 from nbstream.store.cancellation import stop_if_cancelled

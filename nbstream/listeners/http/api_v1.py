@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.server import api_json
 from nbstream.server.http.listener import AccessLevel, Route, last_segment
 from nbstream.server.http.responses import RequestRefused, json_response

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.bayes.kinds import CLASS_NAME
+from nbstream.bayes.columns import CLASS_NAME
 from nbstream.mail.lines import ContentBuffer
 from nbstream.server.connections import printable_user
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
-from nbstream.bayes.kinds import label_of
+from nbstream.bayes.columns import label_of
 from nbstream.errors import NbstreamError
 from nbstream.filter import FeedbackOutcome
 from nbstream.listeners.spamd import codec as wire

@@ -36,8 +36,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nbstream.bayes.columns import is_automatic
 from nbstream.bayes.counts import is_sum
-from nbstream.bayes.kinds import is_automatic
 from nbstream.logs import event_fields
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model import ledger

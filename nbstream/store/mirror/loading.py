@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nbstream.bayes.columns import is_automatic
 from nbstream.bayes.counts import ChangePosition
-from nbstream.bayes.kinds import is_automatic
 from nbstream.bayes.table_counts import make_counts
 from nbstream.store.mirror.follower import READ_COUNT, RescanNeeded
 from nbstream.store.model.scan import scan_counts, scan_prequential_scores

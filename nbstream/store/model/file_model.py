@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nbstream.bayes.columns import automatic_columns
 from nbstream.bayes.counts import ClassCounts, Totals, rows_by_label
-from nbstream.bayes.kinds import automatic_columns
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nbstream.bayes.kinds import is_automatic, kind_of, label_of
+from nbstream.bayes.columns import is_automatic, kind_of, label_of
 from nbstream.errors import StoreIncompatible
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import LedgerEntry

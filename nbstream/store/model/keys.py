@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from nbstream.bayes.kinds import is_automatic, is_column, kind_of, label_of
+from nbstream.bayes.columns import is_automatic, is_column, kind_of, label_of
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.thresholds import PrequentialScore
 from nbstream.tokens import MAX_TOKENS
@@ -34,7 +34,7 @@ class LedgerEntry:
     """One ledger entry.
 
     ``version`` is drawn at random for each lesson and identifies the lesson that wrote the entry. ``column`` is
-    where its counts are: the class that people gave, or one of ``bayes.kinds.automatic_columns``. ``weight`` is
+    where its counts are: the class that people gave, or one of ``bayes.columns.automatic_columns``. ``weight`` is
     the fixed-point weight that each of ``tokens`` was given (it may be 0). ``learned_at`` is in seconds since the
     epoch. ``source`` is the way by which the label came (a listener or a command), ``actor`` who gave it.
     ``score`` is the log-odds before the first lesson. ``change`` is the stream id of the change, empty before the

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from nbstream.bayes.columns import automatic_columns
 from nbstream.bayes.counts import ClassCounts, Counts, Totals
-from nbstream.bayes.kinds import automatic_columns
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry, entry_of_people

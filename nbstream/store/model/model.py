@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from nbstream.bayes.columns import is_automatic, label_of
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, Totals, rows_by_label
-from nbstream.bayes.kinds import is_automatic, label_of
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
 from nbstream.store.lua import lua_script

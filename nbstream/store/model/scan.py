@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.cancellation import stop_if_cancelled

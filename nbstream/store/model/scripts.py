@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import zstandard
 
-from nbstream.bayes.counts import CLASSES, Totals
-from nbstream.bayes.kinds import automatic_columns, kind_of
+from nbstream.bayes.columns import CLASSES, automatic_columns, kind_of
+from nbstream.bayes.counts import Totals
 from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import history, ledger

@@ -33,8 +33,8 @@ from typing import IO, Any, TypeAlias
 
 from nbstream import __version__
 from nbstream.bayes.calibration import SCORE_BINS
+from nbstream.bayes.columns import is_column
 from nbstream.bayes.counts import is_sum
-from nbstream.bayes.kinds import is_column
 from nbstream.bayes.lesson_weight import MAX_ENTRY_WEIGHT
 from nbstream.bayes.novelty import NOVELTY_SUMS
 from nbstream.errors import InputError, StoreIncompatible

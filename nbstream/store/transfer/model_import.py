@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import WatchError
 
-from nbstream.bayes.counts import CLASSES
-from nbstream.bayes.kinds import automatic_columns, label_of
+from nbstream.bayes.columns import CLASSES, automatic_columns, label_of
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.lua import lua_script

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.errors import StoreUnavailable
 from nbstream.filter.suspects import describe_suspects
 from nbstream.mail.visible_text import visible_text

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.filter.own_models.index import OwnModelKeys
 from nbstream.store.model.model import Model
 from tests.cli.taught import Taught

@@ -13,7 +13,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.addresses import UnixAddress
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy

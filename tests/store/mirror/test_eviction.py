@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES, WEIGHT_ONE, is_sum
-from nbstream.bayes.kinds import automatic_columns
+from nbstream.bayes.columns import CLASSES, automatic_columns
+from nbstream.bayes.counts import WEIGHT_ONE, is_sum
 from nbstream.server.background import BackgroundTasks
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.mirror.eviction import START_SHARE, TARGET_SHARE, Evictor

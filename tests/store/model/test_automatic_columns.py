@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.bayes.columns import automatic_columns
 from nbstream.bayes.counts import Totals
-from nbstream.bayes.kinds import automatic_columns
 from nbstream.store.mirror.mirror import Mirror
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model

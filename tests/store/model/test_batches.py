@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES, Sums
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import Sums
 from nbstream.errors import StoreRefuses
 from nbstream.policy.thresholds import PrequentialScore
 from nbstream.store.connection import ConnectionOptions, open_client

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model import file_model
 from nbstream.store.model.file_model import FileModel

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES, Totals
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import Totals
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from tests.harness.algebra import by_label, stored

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES, ClassCounts
+from nbstream.bayes.columns import CLASSES
+from nbstream.bayes.counts import ClassCounts
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.scan import SCAN_STEP, scan_counts
 

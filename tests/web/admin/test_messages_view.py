@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.bayes.counts import CLASSES
+from nbstream.bayes.columns import CLASSES
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.server.http.access import Role
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
