@@ -225,7 +225,7 @@ class FeedbackMailbox:
 
     def refuse(self, label: str, source: str, peer: Peer) -> SmtpReply:
         """Report feedback from a client that may not teach, and return the reply to it."""
-        self._observer.feedback_refused(label, source)
+        self._observer.feedback_refused(label_of(label), source)
         _log.warning(
             "feedback refused: the client is not in feedback.allow_from", extra=event_fields(peer=str(peer))
         )
@@ -247,12 +247,12 @@ class FeedbackMailbox:
                 lessons.append(await spam_filter.learn(message, label, source, actor, reinforcement))
                 log_lesson(lessons[-1], source, actor)
         except FeedbackRefused as refusal:
-            self._observer.feedback_refused(label, source)
+            self._observer.feedback_refused(label_of(label), source)
             _log.warning("feedback refused: %s", refusal)
             return error_reply(refusal)
         except NbstreamError as error:
             for _ in feedback.messages[len(lessons) + 1 :]:
-                self._observer.feedback_failed(label, source)
+                self._observer.feedback_failed(label_of(label), source)
             # The store itself logs once that Redis refuses to write.
             level = logging.DEBUG if isinstance(error, StoreRefuses) else logging.WARNING
             _log.log(level, "feedback: %d of %d messages learned: %s", len(lessons), len(feedback.messages), error)
@@ -280,7 +280,7 @@ class FeedbackMailbox:
         try:
             checked = await spam_filter.recall(feedback.id)
         except NbstreamError:
-            self._observer.feedback_failed(label, source)
+            self._observer.feedback_failed(label_of(label), source)
             raise
         if checked is None:
             raise FeedbackRefused(

@@ -210,6 +210,8 @@ async def test_a_kind_has_an_address_of_its_own(client: Redis, tmp_path: Path) -
 
         reply = await smtp.send(wrap_as_forward(LUNCH), "newsletter@learn.invalid")
         again = await smtp.send(wrap_as_forward(LUNCH), HAM)
+        assert (await smtp.send(b" ", "newsletter@learn.invalid")).startswith("5")
+        assert smtp.metric("nbstream_feedback_total", source="smtp", label="ham", outcome="refused") == 1
 
     assert reply.startswith("250 2.0.0 learned as newsletter: ")
     assert again.startswith("250 2.0.0 relearned as ham, was learned as newsletter: ")
