@@ -53,9 +53,12 @@ _LOG_FILE = "redis.log"
 _SOCKET_NAME = "redis.sock"
 _SOCKET_PATH_BYTES = 107  # sun_path of unix(7), without its final NUL
 # Becomes the server, which the kernel stops when the process that started it ends: PR_SET_PDEATHSIG of prctl(2).
-# The end of a starter that has ended before would not be noticed.
+# The end of a starter that has ended before would not be noticed. A program may block or ignore signals, and whom
+# it starts would do so too: this one has to end at SIGTERM, and to hear of the end of its own children.
 _START_PROGRAM = """
 import ctypes, os, signal, sys
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+signal.pthread_sigmask(signal.SIG_SETMASK, ())
 ctypes.CDLL(None).prctl(1, int(signal.SIGTERM), 0, 0, 0)
 if os.getppid() == int(sys.argv[1]):
     os.execv(sys.argv[2], sys.argv[2:])

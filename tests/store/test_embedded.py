@@ -220,6 +220,17 @@ async def test_a_user_killed_with_9_leaves_no_process_and_loses_nothing(
     assert await get(await start(new_user()), "key") == b"value"
 
 
+async def test_the_server_ends_with_a_starter_that_blocks_signals(state_dir: Path) -> None:
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    try:
+        user = start_user(state_dir)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    server = server_pid(state_dir)
+    end_user(user, kill=True)
+    await wait_for_end(server)
+
+
 @pytest.mark.parametrize("kill", [False, True], ids=["ends", "is killed"])
 async def test_a_daemon_uses_the_server_of_a_command_and_starts_the_next_one_when_that(
     new_user: NewUser, state_dir: Path, kill: bool
