@@ -119,6 +119,21 @@ async def test_who_reinforces_does_so_on_purpose_and_once(site: Site) -> None:
     assert again == wrong == "Nothing was changed: somebody has taught this message meanwhile. Look at it again."
 
 
+async def test_a_label_that_is_no_class_any_more_cannot_be_reinforced(site: Site, client: Redis) -> None:
+    await teach_dispute(site.http.spam_filter)
+    message_id = await site.check(DISPUTED.raw)
+
+    async with site.browser() as browser:
+        await act(browser, message_id, "ham")
+        for key in [key async for key in client.scan_iter("*:ledger:*")]:
+            await client.hset(key, "label", "newsletter")
+        page = await browser.get(PATH + message_id)
+
+    assert "contradicts the label newsletter" in words(page.text)
+    assert "This is spam" in buttons(page.text)
+    assert "Reinforce newsletter" not in buttons(page.text)
+
+
 async def test_what_is_selected_in_the_list_is_taught_with_a_result_for_each(site: Site) -> None:
     await site.teach()
     ids = [await site.check(raw) for raw in (SPAM, b"Subject: another\n\nhello\n")]
