@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import WatchError
 
-from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.counts import NO_CHANGE
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.own_models.names import bucket_of
@@ -330,19 +329,22 @@ class OwnModelIndex:
             _log.info("removed %d own models that had not been used for %d days", count, days)
 
     async def _describe(self, found: list[tuple[str, float]]) -> list[ListedModel]:
+        keys = [OwnModelKeys(self._model, name) for name, _ in found]
         with store_errors():
             async with self._client.pipeline(transaction=False) as pipe:
-                for name, _ in found:
-                    keys = OwnModelKeys(self._model, name)
-                    pipe.hgetall(keys.totals)
-                    for label in CLASSES:
-                        pipe.hlen(keys.counts(label))
-                replies = await pipe.execute()
-        models, left = [], iter(replies)
-        for name, used_at in found:
-            totals = read_totals(next(left))[0].by_label
-            stored = _TOKEN_BYTES * sum(next(left) for _ in CLASSES) + _MESSAGE_BYTES * sum(totals.messages)
-            models.append(ListedModel(name, used_at, totals, stored))
+                for of_model in keys:
+                    pipe.hgetall(of_model.totals)
+                totals = [read_totals(fields)[0] for fields in await pipe.execute()]
+            async with self._client.pipeline(transaction=False) as pipe:
+                for of_model, known in zip(keys, totals, strict=True):
+                    for column in known.columns:
+                        pipe.hlen(of_model.counts(column))
+                lengths = iter(await pipe.execute())
+        models = []
+        for (name, used_at), known in zip(found, totals, strict=True):
+            tokens = sum(next(lengths) for _ in known.columns)
+            stored = _TOKEN_BYTES * tokens + _MESSAGE_BYTES * sum(known.messages)
+            models.append(ListedModel(name, used_at, known.by_label, stored))
         return models
 
 

@@ -56,6 +56,21 @@ async def test_a_removed_model_can_be_taught_again_at_once(client: Redis) -> Non
         assert sum(listed.totals.messages) == 1
 
 
+async def test_what_a_model_takes_in_redis_counts_its_kinds(client: Redis) -> None:
+    async with open_site(client) as site:
+        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+    models, keys = OwnModelIndex(client, "test"), own_model(client, "example.org/ann").keys
+    before = await models.find("example.org/ann")
+
+    await client.hset(keys.totals, mapping={"messages:newsletter": 0, "tokens:newsletter": 10})
+    await client.hset(keys.counts("newsletter"), mapping={f"body:{number}": 1 for number in range(10)})
+
+    after = await models.find("example.org/ann")
+    assert before is not None
+    assert after is not None
+    assert after.bytes_stored == before.bytes_stored + 10 * index._TOKEN_BYTES
+
+
 async def test_models_that_nobody_uses_are_removed_and_no_others(client: Redis) -> None:
     async with open_site(client) as site:
         for address in (ANN, BOB):
