@@ -78,6 +78,7 @@ class StreamListener:
         self._active_entries: dict[bytes, QueueEntry] = {}
         self._waiting = 0  # entries that wait for Redis
         self._waiting_logged = False
+        self._opened = asyncio.Event()  # set when there is a consumer group, without which Redis refuses the rest
         self._changed = asyncio.Event()  # set when an entry ends or draining begins, which ``_read`` waits for
         self._draining = asyncio.Event()
         self._ended = asyncio.Event()
@@ -126,6 +127,7 @@ class StreamListener:
             stop_if_cancelled()
             try:
                 await self._queue.open()
+                self._opened.set()
                 while free_slots := await self._free_slots():
                     for entry in await self._queue.take(free_slots):
                         if self._begin(entry):
@@ -157,6 +159,7 @@ class StreamListener:
 
         Claims are renewed first: after an outage of Redis our own active entries look as if they were left.
         """
+        await self._opened.wait()
         while not self._draining.is_set():
             stop_if_cancelled()
             await self._queue.renew_claims(list(self._active_entries))
@@ -181,6 +184,7 @@ class StreamListener:
 
     async def _renew_claims(self) -> None:
         """Renew the claims on active entries, and report how many entries wait. Raises ``StoreUnavailable``."""
+        await self._opened.wait()
         await self._queue.renew_claims(list(self._active_entries))
         self._observer.backlog_measured(await self._queue.backlog())
 
