@@ -53,9 +53,6 @@ def test_a_redis_out_of_memory_defers_feedback_and_nothing_else(tmp_path: Path, 
             assert send(daemon, letter(1)).startswith("250 ")
         assert daemon.metric(CHECKED) == 3
         assert daemon.metric("nbstream_redis_refused_total") == daemon.metric(FAILED) == 3
-        # What the follower asks when nobody has learned for a while is answered too.
-        asked = client.info("commandstats")["cmdstat_xrevrange"]["calls"]
-        wait_until(lambda: client.info("commandstats")["cmdstat_xrevrange"]["calls"] > asked + 2)
         assert daemon.metric("nbstream_redis_up") == 1
         degraded = {"redis": "writes are refused; feedback is deferred"}
         assert json.loads(daemon.get("/readyz")[1]) == {"ready": True, "degraded": degraded}

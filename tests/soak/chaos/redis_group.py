@@ -50,6 +50,8 @@ class RedisNode(Service):
         return [
             *(
                 self._binary,
+                "--bind",
+                "127.0.0.1",
                 "--port",
                 str(self.port),
                 "--unixsocket",
