@@ -140,7 +140,8 @@ def start_background_work(parts: ServerParts, runtime: Callable[[], Runtime], *,
     model does for all of them.
     """
     background = parts.background
-    background.start("follower", parts.follower.run)
+    for follower in (parts.follower, *parts.bucket_followers):
+        background.start("follower", follower.run)
     background.start("memory", parts.recent_messages.run)
     background.every("own models", 60.0, parts.own_models.look)
     if parts.correspondents:

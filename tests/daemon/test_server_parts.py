@@ -14,7 +14,7 @@ from nbstream.daemon.server_parts import ServerParts
 from nbstream.engine.choice import PYTHON
 
 
-def test_all_that_a_process_follows_in_a_cluster_is_in_one_slot(client: Redis, tmp_path: Path) -> None:
+def test_each_follower_of_a_process_reads_one_slot_of_a_cluster(client: Redis, tmp_path: Path) -> None:
     settings = Settings.model_validate(
         {
             "state_dir": str(tmp_path),
@@ -26,4 +26,9 @@ def test_all_that_a_process_follows_in_a_cluster_is_in_one_slot(client: Redis, t
 
     parts = ServerParts(settings, RedisClients(client, client), DaemonMetrics.create(PYTHON), PYTHON)
 
-    assert len({key_slot(part.stream.encode()) for part in parts.follower.followed}) == 1
+    slots = [
+        {key_slot(part.stream.encode()) for part in follower.followed}
+        for follower in (parts.follower, *parts.bucket_followers)
+    ]
+    assert [len(of_follower) for of_follower in slots] == [1] * 17
+    assert len(set().union(*slots)) == 17

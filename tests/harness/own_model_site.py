@@ -16,7 +16,8 @@ from nbstream.filter.own_models.store import OwnModels
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.own_models.names import NameTemplate, OwnModelNames
 from nbstream.server.background import BackgroundTasks
-from nbstream.store.mirror.follower import Follower
+from nbstream.store.connection import client_of
+from nbstream.store.mirror.follower import Followed, Follower
 from nbstream.store.model.model import Model
 from tests.harness.filters import make_filter
 
@@ -39,7 +40,8 @@ class Site:
 
 def own_model(client: Redis, name: str) -> Model:
     """The own model of this name."""
-    return Model(client, OwnModelKeys("test", name), 3600, max_changes=20)
+    keys = OwnModelKeys("test", name)
+    return Model(client_of(client, keys.totals), keys, 3600, max_changes=20)
 
 
 @asynccontextmanager
@@ -68,7 +70,11 @@ async def open_site(
     background = BackgroundTasks(lambda _name, _failures: None)
     if follows:
         background.every("own models", 60.0, models.look)
-        background.start("mirror", Follower(client, [*models.followed]).run)
+        of_clients: dict[Redis, list[Followed]] = {}
+        for part in (models.listed, *models.buckets):
+            of_clients.setdefault(client_of(client, part.stream), []).append(part)
+        for of_client, parts in of_clients.items():
+            background.start("mirror", Follower(of_client, parts).run)
     try:
         yield Site(common, models, OwnFilters(common, names, models, wait_seconds=5.0))
     finally:

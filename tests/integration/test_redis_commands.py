@@ -55,6 +55,7 @@ def configure(folder: Path, redis: str, model: str = "default", more: str = "") 
     path.write_text(
         f"state_dir: {folder / 'state'}\nredis: {redis}\n"
         f"model: {{name: {model}, min_learned: {{spam: 0, ham: 0}}}}\n"
+        "models: [{match: '*@example.org', name: '{domain}/{local}'}]\n"
         f"log: {{format: json}}\nrelay: {{next_hop: 'maildir:{folder / 'mail'}'}}\n{more}\n"
     )
     return path
@@ -91,10 +92,16 @@ def test_every_command_that_uses_redis_works(
     assert "spam 20/0, ham 20/0" in succeed("status", "-c", config)
     succeed("forget", "--auto", "-c", config, "--yes")
 
+    users = [f"user{number}@example.org" for number in range(8)]
+    for user in users:
+        succeed("learn", "ham", "-c", config, "--user", user, ham / "0.eml")
     succeed("export", "-c", config, tmp_path / "model.gz")
     other = configure(tmp_path, servers.setting, "other")
     succeed("import", "-c", other, tmp_path / "model.gz")
     assert servers.learned("other") == 40
+    assert succeed("model", "list", "-c", other).count("user") == len(users)
+    succeed("forget", "-c", other, "--user", users[0], "--yes")
+    assert succeed("model", "list", "-c", other).count("user") == len(users) - 1
     succeed("undo", "-c", config, "--since", "1h", "--yes")
     assert servers.learned() == 0
 

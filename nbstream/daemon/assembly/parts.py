@@ -24,6 +24,7 @@ from nbstream.engine.choice import choose_engine
 from nbstream.filter.own_models.filters import OwnFilters
 from nbstream.filter.own_models.index import UserLabels
 from nbstream.filter.own_models.store import OwnModels
+from nbstream.store import connection
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.mirror.follower import WATCHED_BLOCK_SECONDS, Followed, Follower
 from nbstream.store.model.keys import ModelKeys
@@ -154,12 +155,9 @@ class Parts:
 
     @property
     def followed(self) -> Sequence[Followed]:
-        """What the follower keeps equal to Redis.
-
-        Of own models that is nothing with a cluster, which has none: their streams are in many slots, and one
-        XREAD over several of them is refused.
-        """
-        return () if self.settings.redis.cluster else self.own_models.followed
+        """What the follower keeps equal to Redis: on a cluster what is in the slot of the common model."""
+        buckets = () if self.settings.redis.cluster else self.own_models.buckets
+        return (self.own_models.listed, *buckets)
 
     @cached_property
     def follower(self) -> Follower:
@@ -167,6 +165,18 @@ class Parts:
         embedded = self.clients.embedded
         before_connect = embedded.ensure_running if embedded else None
         return Follower(self.clients.blocking_client, self.followed, before_connect, WATCHED_BLOCK_SECONDS)
+
+    @cached_property
+    def bucket_followers(self) -> Sequence[Follower]:
+        """On a cluster the followers of own models, one for each bucket since an XREAD is for one slot.
+
+        Each of them begins when a model of its bucket is wanted.
+        """
+        client = self.clients.blocking_client
+        return [
+            Follower(connection.client_of(client, bucket.stream), [bucket], bucket.wanted.wait)
+            for bucket in (self.own_models.buckets if self.settings.redis.cluster else ())
+        ]
 
     @cached_property
     def next_hop(self) -> NextHop:
@@ -240,12 +250,14 @@ async def open_one_shot_filter(
                 yield common, parts.model
                 return
             # A copy of the own counts: there are few of them. A lesson waits until the copy has its change.
-            following = asyncio.create_task(parts.follower.run(), name="follower")
+            followers = (parts.follower, *parts.bucket_followers)
+            following = [asyncio.create_task(follower.run(), name="follower") for follower in followers]
             try:
                 finding = OwnFilters(common, parts.names, parts.own_models, wait_seconds=0.0)
                 own = await finding.for_user(user, sign=sign)
                 yield own, own.parts.model if isinstance(own.parts.model, Model) else parts.model
             finally:
-                await cancel_and_wait(following)
+                for task in following:
+                    await cancel_and_wait(task)
         finally:
             await common.wait_for_lesson_groups(_LESSON_SECONDS)  # whose callers were cancelled

@@ -131,9 +131,10 @@ def make_model(settings: Settings, client: Redis) -> Model:
 
 def make_own_model(settings: Settings, client: Redis, name: str) -> Model:
     """Return the own model of this name, below the model that the settings name."""
+    keys = OwnModelKeys(settings.model.name, name)
     return Model(
-        client,
-        OwnModelKeys(settings.model.name, name),
+        connection.client_of(client, keys.totals),
+        keys,
         settings.model.ledger_days * DAY_SECONDS,
         prequential_scores=_OWN_PREQUENTIAL_SCORES,
         replica_wait=ReplicaWaitOptions(settings.redis.wait_replicas, settings.redis.timeout_seconds / 2),

@@ -240,16 +240,6 @@ class Settings(Section):
                 raise ValueError(f"next_hop must be another server: listeners.{name}.listen is this daemon's own")
         return value
 
-    @field_validator("models")
-    @classmethod
-    def _own_models_need_one_server(
-        cls, value: tuple[OwnModelRuleSettings, ...], info: ValidationInfo
-    ) -> tuple[OwnModelRuleSettings, ...]:
-        redis = info.data.get("redis")
-        if value and redis and redis.cluster:
-            raise ValueError("must be empty with redis.cluster: own models need a server that has all keys")
-        return value
-
     @field_validator("autolearn")
     @classmethod
     def _autolearn_beyond_thresholds(

@@ -21,6 +21,7 @@ from nbstream.bayes.counts import NO_CHANGE
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.own_models.names import bucket_of
 from nbstream.store.cancellation import stop_if_cancelled
+from nbstream.store.connection import client_of
 from nbstream.store.mirror.follower import Followed, position_of
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.scan import scan_keys
@@ -28,7 +29,7 @@ from nbstream.store.model.scripts import read_totals
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 
     from redis.asyncio import Redis
 
@@ -222,9 +223,9 @@ class OwnModelIndex:
     """The own models below the common model ``model``. All methods raise ``StoreUnavailable``."""
 
     def __init__(self, client: Redis, model: str) -> None:
-        self._client = client
         self._model = model
         self._key = index_key(model)
+        self._client = client_of(client, self._key)
 
     async def count(self) -> int:
         """Return how many there are."""
@@ -270,40 +271,54 @@ class OwnModelIndex:
         """Remove models with all that they know, for every process; to do it twice changes nothing.
 
         Meanwhile they refuse lessons, or a count would be left without its ledger entry. Where this is interrupted
-        they do so until it is repeated. All keys of Redis are looked at once, however many models there are.
+        they do so until it is repeated. All keys of Redis are looked at once, however many models there are; of a
+        cluster those of a primary for each bucket on it.
         """
-        keys_of = {name.encode(): OwnModelKeys(self._model, name) for name in names}
+        for client, models in self._by_client(names).items():
+            await self._remove(client, {keys.name.encode(): keys for keys in models})
+
+    async def _remove(self, client: Redis, keys_of: dict[bytes, OwnModelKeys]) -> None:
         removal = secrets.token_hex(8)
         with store_errors():
             for keys in keys_of.values():
-                await self._client.set(keys.importing, removal)
+                await client.set(keys.importing, removal)
             locks = {keys.importing.encode() for keys in keys_of.values()}
-            async for found in scan_keys(self._client, all_keys_pattern(self._model)):
+            async for found in scan_keys(client, all_keys_pattern(self._model)):
                 of_model: dict[bytes, list[bytes]] = {}
                 for key in found:
                     name, colon, _ = key.partition(b"}:")[2].partition(b":")
                     if colon and name in keys_of and key not in locks:
                         of_model.setdefault(name, []).append(key)
                 for name, some in of_model.items():
-                    await self._change(keys_of[name], removal, partial(_unlink, some))
+                    await self._change(client, keys_of[name], removal, partial(_unlink, some))
             for stream in {keys.changes for keys in keys_of.values()}:
                 # Whoever has a model of the bucket in memory reads a change without a predecessor, and drops it.
-                async with self._client.pipeline(transaction=True) as pipe:
+                async with client.pipeline(transaction=True) as pipe:
                     pipe.xtrim(stream, maxlen=0, approximate=False)
                     pipe.xadd(stream, {"sequence": 0})
                     await pipe.execute()
             for name, keys in keys_of.items():
                 # Nobody repeats the removal of a model that is not listed: lessons are not refused for ever.
-                await self._change(keys, removal, partial(_expire, keys.importing))
+                await self._change(client, keys, removal, partial(_expire, keys.importing))
                 await unlist_model(self._client, self._key, name.decode())
-                await self._change(keys, removal, partial(_unlink, [keys.importing]))
+                await self._change(client, keys, removal, partial(_unlink, [keys.importing]))
 
-    async def _change(self, keys: OwnModelKeys, removal: str, fill: Callable[[Any], object]) -> None:
+    def _by_client(self, names: Iterable[str]) -> dict[Redis, list[OwnModelKeys]]:
+        """Return the keys of these models by the client that leads to them, which is one for all on one server."""
+        of_clients: dict[Redis, list[OwnModelKeys]] = {}
+        for name in names:
+            keys = OwnModelKeys(self._model, name)
+            of_clients.setdefault(client_of(self._client, keys.totals), []).append(keys)
+        return of_clients
+
+    async def _change(
+        self, client: Redis, keys: OwnModelKeys, removal: str, fill: Callable[[Any], object]
+    ) -> None:
         """Do what ``fill`` writes into a transaction, unless another removal or an import has begun meanwhile."""
         problem = f"another removal of {keys.name}, or an import into it, has begun: this one has ended"
         try:
             pipe: Any
-            async with self._client.pipeline(transaction=True) as pipe:
+            async with client.pipeline(transaction=True) as pipe:
                 await pipe.watch(keys.importing)
                 if await pipe.get(keys.importing) != removal.encode():
                     raise StoreUnavailable(problem)
@@ -329,23 +344,23 @@ class OwnModelIndex:
             _log.info("removed %d own models that had not been used for %d days", count, days)
 
     async def _describe(self, found: list[tuple[str, float]]) -> list[ListedModel]:
-        keys = [OwnModelKeys(self._model, name) for name, _ in found]
-        with store_errors():
-            async with self._client.pipeline(transaction=False) as pipe:
-                for of_model in keys:
-                    pipe.hgetall(of_model.totals)
-                totals = [read_totals(fields)[0] for fields in await pipe.execute()]
-            async with self._client.pipeline(transaction=False) as pipe:
-                for of_model, known in zip(keys, totals, strict=True):
-                    for column in known.columns:
-                        pipe.hlen(of_model.counts(column))
-                lengths = iter(await pipe.execute())
-        models = []
-        for (name, used_at), known in zip(found, totals, strict=True):
-            tokens = sum(next(lengths) for _ in known.columns)
-            stored = _TOKEN_BYTES * tokens + _MESSAGE_BYTES * sum(known.messages)
-            models.append(ListedModel(name, used_at, known.by_label, stored))
-        return models
+        models = {}
+        for client, keys in self._by_client(name for name, _ in found).items():
+            with store_errors():
+                async with client.pipeline(transaction=False) as pipe:
+                    for of_model in keys:
+                        pipe.hgetall(of_model.totals)
+                    totals = [read_totals(fields)[0] for fields in await pipe.execute()]
+                async with client.pipeline(transaction=False) as pipe:
+                    for of_model, known in zip(keys, totals, strict=True):
+                        for column in known.columns:
+                            pipe.hlen(of_model.counts(column))
+                    lengths = iter(await pipe.execute())
+            for of_model, known in zip(keys, totals, strict=True):
+                tokens = sum(next(lengths) for _ in known.columns)
+                stored = _TOKEN_BYTES * tokens + _MESSAGE_BYTES * sum(known.messages)
+                models[of_model.name] = known.by_label, stored
+        return [ListedModel(name, used_at, *models[name]) for name, used_at in found]
 
 
 def _unlink(keys: Sequence[str | bytes], pipe: Any) -> None:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts
@@ -30,7 +30,7 @@ from nbstream.filter.own_models.index import BucketKeys, ListedModels, index_key
 from nbstream.policy.own_models.names import BUCKETS, bucket_of
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.cancellation import cancel_and_wait
-from nbstream.store.connection import ServerGuard
+from nbstream.store.connection import ServerGuard, client_of
 from nbstream.store.mirror.follower import Followed, RescanNeeded, position_of
 from nbstream.store.mirror.loading import LoadedCounts, load_counts, replay
 from nbstream.store.mirror.mirror import Mirror
@@ -58,7 +58,7 @@ MAX_HISTORY_RECORDS = 10_000
 
 _MAX_MODELS = 2_000  # of the cache
 _MAX_UNTAUGHT = 64  # empty ones that are kept: those of domains serve all users below
-_MAX_LOADS = 8  # at the same moment
+_MAX_LOADS = 8  # at the same moment, of one client
 _MAX_WAITING_LOADS = 500
 _LOAD_SECONDS = 10.0  # a lesson waits for its model, at most
 _EMPTY_BYTES = 20_000  # of a model without tokens, measured
@@ -107,7 +107,9 @@ class BucketFollower(Followed):
 
     def __init__(self, keys: BucketKeys, client: Redis, drop: Callable[[str], None]) -> None:
         super().__init__(keys.changes)
-        self._client = client
+        self.client = client_of(client, keys.changes)
+        self.wanted = asyncio.Event()
+        """Whether anybody has wanted a model of the bucket."""
         self._drop = drop
         self.models: dict[str, OwnCounts] = {}
         self.losses = 0
@@ -116,7 +118,7 @@ class BucketFollower(Followed):
     async def load(self) -> None:
         """Note where the stream ends: models are loaded when they are wanted."""
         with store_errors():
-            entries: Any = await self._client.xrevrange(self.stream, count=1)
+            entries: Any = await self.client.xrevrange(self.stream, count=1)
         self.position = position_of(*entries[0]) if entries else NO_CHANGE
         for counts in self.models.values():
             if not counts.is_current or counts.position < self.position:
@@ -156,7 +158,7 @@ class BucketFollower(Followed):
 class OwnModels:
     """The own models that this process has in memory.
 
-    ``make_model`` returns the own model of a name below the common model ``model``, with ``client`` as its client.
+    ``make_model`` returns the own model of a name below the common model ``model``, whose client is ``client``.
     Counts are in tables of the native ``library`` where there is one. At most ``max_bytes`` are kept.
     """
 
@@ -176,19 +178,16 @@ class OwnModels:
         self._library = library
         self._cached: OrderedDict[str, OwnCounts] = OrderedDict()
         self._loading: dict[str, asyncio.Task[OwnCounts]] = {}
-        self._slots = asyncio.Semaphore(_MAX_LOADS)
-        self._listed = ListedModels(client, self._index)
+        self.listed = ListedModels(client, self._index)
+        """The copy of the list of those that were taught."""
         self._untaught: OrderedDict[str, OwnCounts] = OrderedDict()
-        self._buckets = [BucketFollower(BucketKeys(model, n), client, self.drop) for n in range(BUCKETS)]
+        self.buckets = [BucketFollower(BucketKeys(model, n), client, self.drop) for n in range(BUCKETS)]
+        """What keeps the models in memory equal to Redis."""
+        self._slots = {bucket.client: asyncio.Semaphore(_MAX_LOADS) for bucket in self.buckets}
         self._signed: set[str] = set()
         self._has_said_incompatible = False
         self.loads = 0
         """How often an own model was loaded."""
-
-    @property
-    def followed(self) -> Sequence[Followed]:
-        """What keeps the models in memory equal to Redis, and the copy of their list."""
-        return [self._listed, *self._buckets]
 
     @property
     def cached(self) -> int:
@@ -216,7 +215,7 @@ class OwnModels:
 
     def untaught(self, name: str) -> OwnCounts | None:
         """Return empty counts for an own model that nobody has taught, and that takes no place; else None."""
-        if self._listed.may_have(name):
+        if self.listed.may_have(name):
             return None
         if name not in self._untaught:
             nothing = LoadedCounts(make_counts(self._library), ClassCounts(), PrequentialScores(), NO_CHANGE)
@@ -253,7 +252,7 @@ class OwnModels:
         with readable_replies():
             await self._make_model(name).open(sign=True)
         await list_model(self._client, self._index, name)
-        self._listed.add(name)
+        self.listed.add(name)
         counts = await self.load(name)
         if name in self._cached:  # and so it is followed, and what removes the model is noticed
             self._signed.add(name)
@@ -264,13 +263,14 @@ class OwnModels:
         if dropped := self._cached.pop(name, None):
             dropped.filter = None  # it has the counts: their memory would wait for the garbage collector
             dropped.end()
-            del self._buckets[bucket_of(name)].models[name]
+            del self.buckets[bucket_of(name)].models[name]
         self._signed.discard(name)
 
     async def _load(self, name: str) -> OwnCounts:
-        async with self._slots:
-            bucket, guard = self._buckets[bucket_of(name)], ServerGuard(self._client)
-            losses = bucket.losses
+        bucket = self.buckets[bucket_of(name)]
+        bucket.wanted.set()
+        async with self._slots[bucket.client]:
+            guard, losses = ServerGuard(bucket.client), bucket.losses
             try:
                 with readable_replies():
                     model = await self._make_model(name).open(sign=False)

@@ -1,6 +1,6 @@
 """Connections to Redis: where the primary is, the client that uses it, and what a server could lose."""
 
-from nbstream.store.connection.client import look_for_primary, open_client
+from nbstream.store.connection.client import client_of, look_for_primary, open_client
 from nbstream.store.connection.durability import DurabilityRisk, FoundRisk, durability_risks
 from nbstream.store.connection.options import (
     ClusterNodes,
@@ -21,6 +21,7 @@ __all__ = [
     "SentinelNodes",
     "ServerGuard",
     "TlsOptions",
+    "client_of",
     "durability_risks",
     "look_for_primary",
     "open_client",

@@ -3,14 +3,15 @@
 Rules: every command has a deadline; a cancelled command drops its connection (redis-py disconnects it), so no
 caller reads the reply to another; the password of a URL never reaches a log or an error. Connections know which
 server they lead to. A watch looks again and again which server is reached: a failover is noticed without any
-traffic.
+traffic. On a cluster there is a client for each hash tag, made from the first one when its keys are wanted.
 """
 
 from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import hiredis
 from redis import exceptions
@@ -22,9 +23,12 @@ from redis.exceptions import RedisError, ResponseError
 
 from nbstream import __version__
 from nbstream.errors import StoreUnavailable
-from nbstream.store.connection.options import ConnectionOptions, tls_connection_class
+from nbstream.store.connection.options import ClusterNodes, ConnectionOptions, tls_connection_class
 from nbstream.store.connection.primary import Primary, open_primary
 from nbstream.store.redis_errors import loss_reason, readable_replies, store_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +43,10 @@ class PrimaryPool(BlockingConnectionPool):
     def __init__(self, primary: Primary, name: str | None, connection_class: type, **options: Any) -> None:
         self.primary = primary
         self.name = name
+        self.clients: dict[str, Redis] = {}
+        """On a cluster the clients of all hash tags in use; the pools of all of them share it."""
+        self.open_for_tag: Callable[[str], Redis] | None = None
+        """What opens the client of another hash tag of a cluster."""
         following = type("Connection", (_PrimaryConnection, connection_class), {"primary": primary, "name": name})
         super().__init__(connection_class=following, **options)
 
@@ -51,6 +59,12 @@ class PrimaryPool(BlockingConnectionPool):
         """Take a connection back; an obsolete one is closed, so that the server may forget it."""
         await self._close_obsolete(connection)
         await super().release(connection)
+
+    async def disconnect(self, inuse_connections: bool = True) -> None:
+        """Close all connections; on a cluster those for other hash tags too."""
+        await super().disconnect(inuse_connections)
+        while self.clients:
+            await self.clients.popitem()[1].aclose()
 
     async def look_anew(self) -> None:
         """Open one more connection and close it: the primary then knows which server is reached now.
@@ -165,10 +179,8 @@ async def look_for_primary(client: Redis) -> bool:
     stay open then, and nothing but a new connection shows where the address leads now. What cannot be reached is
     not reported: the mirror does that.
     """
-    pool = client.connection_pool
-    assert isinstance(pool, PrimaryPool)
     try:
-        await pool.look_anew()
+        await _pool_of(client).look_anew()
     except (RedisError, OSError) as error:
         _log.debug("the primary cannot be reached: %s", error)
         try:
@@ -207,4 +219,35 @@ def open_client(
     connection_class = arguments.pop("connection_class", Connection)
     if connection_class is SSLConnection:
         connection_class = tls_connection_class()
-    return Redis.from_pool(PrimaryPool(primary or open_primary(options), name, connection_class, **arguments))
+    pool = PrimaryPool(primary or open_primary(options), name, connection_class, **arguments)
+    client = Redis.from_pool(pool)
+    if isinstance(options.server, ClusterNodes) and options.model is not None:
+
+        def open_for_tag(tag: str) -> Redis:
+            of_tag = replace(options, model=tag)
+            other = open_client(of_tag, retries, pool.primary.other(of_tag))
+            _pool_of(other).clients, _pool_of(other).open_for_tag = pool.clients, open_for_tag
+            return other
+
+        pool.clients[options.model], pool.open_for_tag = client, open_for_tag
+    return client
+
+
+def client_of(client: Redis, key: str) -> Redis:
+    """Return the client that leads to the primary with ``key``: on a cluster another one for each hash tag.
+
+    Its replies take no longer than the deadline of a command. It is closed when ``client`` is.
+    """
+    pool = _pool_of(client)
+    if pool.open_for_tag is None:
+        return client
+    tag = key.partition("{")[2].partition("}")[0]
+    if tag not in pool.clients:
+        pool.clients[tag] = pool.open_for_tag(tag)
+    return pool.clients[tag]
+
+
+def _pool_of(client: Redis) -> PrimaryPool:
+    pool = client.connection_pool
+    assert isinstance(pool, PrimaryPool)
+    return pool

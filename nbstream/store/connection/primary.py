@@ -50,6 +50,7 @@ class Primary:
         self._problem: RedisError | None = None
         self._answers = 0
         self._asking = asyncio.Lock()
+        self._others: dict[str | None, Primary] = {}
         self.slot = slot
         """The slot of the model in a cluster; None without a cluster."""
         self._server_id: str | None = None
@@ -66,6 +67,12 @@ class Primary:
     def is_located(self) -> bool:
         """Whether others say where the primary is, and a replica is therefore never the right server."""
         return self._locator is not None
+
+    def other(self, options: ConnectionOptions) -> Primary:
+        """Return what is known of the primary of another hash tag of the cluster, the model of ``options``."""
+        if options.model not in self._others:
+            self._others[options.model] = open_primary(options, self._report_loss)
+        return self._others[options.model]
 
     async def locate(self) -> NodeAddress | None:
         """Return where to connect to; None where the address of the client says it.

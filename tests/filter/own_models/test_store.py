@@ -169,7 +169,7 @@ async def test_a_lesson_is_applied_behind_those_of_other_models_of_its_bucket(cl
     names = [f"{number**2}@example.org" for number in range(100)]
     one, other = [name for name in names if bucket_of(name) == bucket_of(names[0])][:2]
     async with open_site(client, "{address}") as site:
-        await until(lambda: all(part.is_current for part in site.models.followed))
+        await until(lambda: all(part.is_current for part in (site.models.listed, *site.models.buckets)))
         for number in range(3):
             for name in (one, other):
                 await (await site.filters.for_teacher(name)).learn(news(number), "ham", "test")
