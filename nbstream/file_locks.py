@@ -25,9 +25,6 @@ _PERMANENT_ERRORS = frozenset(
     (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ENOLCK)
 )
 
-LOCK_SECONDS = 5.0
-_POLL_SECONDS = 0.001
-
 
 class FileLock:
     """flock(2) on a file, which is created if it is missing; ``close`` or the end of the process releases it.
@@ -45,21 +42,6 @@ class FileLock:
         except BlockingIOError:
             return False
         return True
-
-    def wait_for_lock(self, mode: int) -> None:
-        """Take the lock (``fcntl.LOCK_SH`` or ``LOCK_EX``), one that is held for milliseconds.
-
-        Raises ``TimeoutError`` after ``LOCK_SECONDS``: a process that was stopped, as by Ctrl-Z, keeps its locks.
-        """
-        deadline = time.monotonic() + LOCK_SECONDS
-        while not self.try_lock(mode):  # flock(2) has no deadline
-            if time.monotonic() > deadline:
-                raise TimeoutError(errno.ETIMEDOUT, "another process keeps the lock")
-            time.sleep(_POLL_SECONDS)
-
-    def unlock(self) -> None:
-        """Release the lock and keep the file open."""
-        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Release the lock and close the file."""

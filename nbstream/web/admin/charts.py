@@ -17,7 +17,6 @@ from markupsafe import Markup
 
 _LABEL_CHARACTERS = 8  # the frame has room for so many
 _CHARACTER_WIDTH = 0.62  # of a digit, in sizes of its font
-_LINE_HEIGHT = 1.2  # in sizes of the font
 _LABEL_GAP = 6.0
 _FONT, _NARROW_FONT = 11.0, 21.0  # where there is room, and on a narrow screen, as the style sheet has them
 
