@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.speed import feedback, learning, listeners, stages
+from tests.benchmarks.speed import capacity, feedback, latency, learning, listeners, plan, stages
 from tests.benchmarks.speed.bench import Bench, Scale
 from tests.benchmarks.speed.clients import Smtp, all_of, at_rate
 from tests.benchmarks.speed.figures import OURS, Figure, Report, Skip
@@ -41,7 +41,7 @@ def test_a_figure_is_its_median_and_a_ratio_says_how_many_times_better() -> None
         {"CPU": "some"},
         [
             Figure("stages", CHECK, "nbstream", CPU_MICROSECONDS, (100.0, 250.0, 200.0)),
-            Figure("stages", CHECK, BOGOFILTER, CPU_MICROSECONDS, (300.0,)),
+            Figure("stages", CHECK, BOGOFILTER, CPU_MICROSECONDS, (400.0,)),
             Figure("listeners", HTTP, "nbstream", RATE, (1000.0, 1200.0)),
             Figure("listeners", HTTP, "rspamd", RATE, (500.0,)),
         ],
@@ -50,8 +50,8 @@ def test_a_figure_is_its_median_and_a_ratio_says_how_many_times_better() -> None
 
     written = page(report)
 
-    assert cells(written, BOGOFILTER, CPU_MICROSECONDS)[2:] == ["200", "300", BOGOFILTER, "1.50"]
-    assert cells(written, CHECK, "1.3 times bogofilter")[2:] == ["1.50 times", "met"]
+    assert cells(written, BOGOFILTER, CPU_MICROSECONDS)[2:] == ["200", "400", BOGOFILTER, "2.00"]
+    assert cells(written, CHECK, "1.7 times bogofilter")[2:] == ["2.00 times", "met"]
     assert cells(written, RATE, "| rspamd |")[2:] == ["1,100", "500", "rspamd", "2.20"]
     assert cells(written, HTTP, "3 times rspamd")[2:] == ["2.20 times", "**not met**"]
     assert cells(written, "30 times SpamAssassin")[2:] == ["-", "not measured"]
@@ -78,13 +78,14 @@ def small(tmp_path: Path, part: str) -> Bench:
     """A run over letters that takes moments."""
     scale = Scale(
         taught=60,
-        checked=20,
+        checked=10,
         taught_to_spamassassin=20,
         rounds=1,
         seconds=0.2,
         learned=10,
         learned_slowly=2,
         lessons=((1, 3), (4, 5)),
+        lesson_rates=(0, 10),
     )
     return Bench(
         part, write_corpus(tmp_path / "corpus", 80), tmp_path, tmp_path, Report({}), tmp_path / "r", scale
@@ -113,6 +114,21 @@ def test_mail_through_the_smtp_listener_is_measured_beside_the_pass_through(
         "nbstream",
         "aiosmtpd, aiosmtplib",
     }
+
+
+@pytest.mark.soak  # it starts several daemons
+def test_waits_beside_other_work_and_the_capacity_of_a_machine_are_measured(
+    tmp_path: Path, redis_binary: Path
+) -> None:
+    bench = small(tmp_path, "latency")
+
+    latency.run(bench)
+    bench.part = "capacity"
+    capacity.run(bench)
+
+    assert bench.report.find("latency", plan.ratio(plan.BESIDE_LESSONS, "p99"), plan.TIMES)
+    assert not bench.report.skips
+    assert len([figure for figure in bench.report.figures if figure.part == "capacity"]) == 3 * 2 * 2
 
 
 @pytest.mark.soak  # it starts several daemons

@@ -31,6 +31,8 @@ class Scale:
     """The first of them, by peers that are slow."""
     lessons: tuple[tuple[int, int], ...] = ((1, 300), (4, 800), (16, 1_200))
     """Connections, and the lessons of a turn of HTTP over them, each message once."""
+    lesson_rates: tuple[int, ...] = (0, 1, 10)
+    """Lessons a second beside the mail whose highest rate is measured."""
     vocabularies: tuple[int, ...] = (100_000, 1_000_000, 2_000_000)
 
 

@@ -105,13 +105,15 @@ async def at_rate(
         load.waits.append(time.perf_counter() - begun)
 
     due, turn = 0.0, itertools.cycle(requests)
-    async with _together() as group:
-        while (due := due + generator.expovariate(rate)) < seconds:
-            await asyncio.sleep(max(0.0, started + due - time.perf_counter()))
-            group.create_task(one(next(turn)))
+    try:
+        async with _together() as group:
+            while (due := due + generator.expovariate(rate)) < seconds:
+                await asyncio.sleep(max(0.0, started + due - time.perf_counter()))
+                group.create_task(one(next(turn)))
+    finally:
+        while not idle.empty():
+            idle.get_nowait().close()
     load.seconds = time.perf_counter() - started
-    while not idle.empty():
-        idle.get_nowait().close()
     return load
 
 

@@ -202,10 +202,11 @@ def module(name: str, *arguments: str, port: int, folder: Path) -> Iterator[Serv
 
 
 @contextmanager
-def relaying(bench: Bench) -> Iterator[tuple[Daemon, int]]:
+def relaying(bench: Bench, listeners: str = "", workers: int = 1) -> Iterator[tuple[Daemon, int]]:
     """The daemon with a sink as its next hop, and the sink's port."""
     port, folder = free_port(), bench.new_folder("sink")
-    config = write_config(taught(bench), relay=f'{{next_hop: "smtp://127.0.0.1:{port}"}}')
+    relay = f'{{next_hop: "smtp://127.0.0.1:{port}"}}'
+    config = write_config(taught(bench), listeners, relay=relay, workers=str(workers))
     with module("sink", port=port, folder=folder), daemon(config) as ours:
         yield ours, port
 
