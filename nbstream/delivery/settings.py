@@ -128,13 +128,14 @@ class RelaySettings(Section):
     password_file: PasswordFile | None = None
     """A file that holds the password of that user."""
 
-    connect_timeout_seconds: Seconds = 10
-    """A next hop that cannot be reached in this time is away: the client gets 451. Also the longest wait for a
-    free connection.
-    """
-
     reply_timeout_seconds: Seconds = 300
     """The longest wait for each reply of the next hop. A filter that gives up early doubles mail."""
+
+    @property
+    def server(self) -> ServerNextHopSetting:
+        """The next hop where it is a server."""
+        assert isinstance(self.next_hop, ServerNextHopSetting)
+        return self.next_hop
 
     @field_validator("tls")
     @classmethod

@@ -17,9 +17,10 @@ import re
 import ssl
 from base64 import b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.delivery.next_hop import DataReplies, MalformedReply, SmtpPath, SmtpReply, SmtpReplyReader
 from nbstream.delivery.settings import RelaySettings, TlsLevel
 from nbstream.errors import RelayRefused, RelayUnavailable
@@ -27,7 +28,8 @@ from nbstream.mail.lines import PIECE_BYTES, line_spans, replace_leading_dots
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from ssl import SSLContext
+
+    from nbstream.delivery.settings import ServerNextHopSetting
 
 
 # What an SMTP client reads in the reply to EHLO and says to log in, without I/O (RFC 5321 4.1.1.1, RFC 4954).
@@ -54,33 +56,41 @@ def auth_lines(mechanisms: tuple[str, ...], user: str, password: str) -> list[by
     return []
 
 
-# A connection to an SMTP or LMTP server below its commands: bytes out, replies in, TLS.
+# A connection: lines out, replies in, TLS.
 #
 # Rules: what the server sends waits until it is read, also after the end of the connection: LMTP gives one reply
 # after the other to one message, and a server may close behind the last one. A server that sends much and is not
-# asked is not read.
+# asked is not read. One timer serves all deadlines, because most replies are here long before theirs.
 
 _MAX_UNREAD_BYTES = 64 * 1024
+_CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
+_MISSING_REPLY = SmtpReply(451, "4.4.2 The next mail server went away before its answer for this recipient")
 
 
 class ConnectionLost(RelayUnavailable):
     """The connection ended before a reply came."""
 
 
-class SmtpStream(asyncio.Protocol):
-    """One connection; ``reply`` is awaited by one task at a time."""
+class NextHopConnection(asyncio.Protocol):
+    """One open connection; one task at a time waits for a reply.
+
+    After a call that raised it must be dropped, since the reply may still come.
+    """
 
     _transport: asyncio.Transport
     _socket_transport: asyncio.Transport  # below TLS; the same one without TLS
 
-    def __init__(self) -> None:
+    def __init__(self, reply_timeout_seconds: float) -> None:
         self._loop = asyncio.get_running_loop()
+        self._reply_timeout_seconds = reply_timeout_seconds
         self._replies = SmtpReplyReader()
         self._news: asyncio.Future[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
-        self._ended = False
-        self._paused = False
+        self._ended = self._paused = self._timed_out = False
+        self._deadline = math.inf  # of the reply that is waited for, on the clock of the loop
+        self._timer: asyncio.TimerHandle | None = None
+        self.reused = False
 
     # What the event loop calls
 
@@ -100,11 +110,13 @@ class SmtpStream(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The server says no more; the transport closes."""
-        self._end()
+        self.connection_lost(None)
 
     def connection_lost(self, error: Exception | None) -> None:
         """No byte comes any more, and none can be sent."""
-        self._end()
+        self._ended = True
+        self._room.set()
+        self._wake_reader()
 
     def pause_writing(self) -> None:
         """Let writers wait."""
@@ -114,11 +126,6 @@ class SmtpStream(asyncio.Protocol):
         """Let writers go on."""
         self._room.set()
 
-    def _end(self) -> None:
-        self._ended = True
-        self._room.set()
-        self._wake_reader()
-
     def _wake_reader(self) -> None:
         if self._news and not self._news.done():
             self._news.set_result(None)
@@ -126,19 +133,13 @@ class SmtpStream(asyncio.Protocol):
     # What its user calls
 
     @property
-    def is_open(self) -> bool:
-        """Whether the connection is open, as far as is known."""
+    def _is_open(self) -> bool:
         return not self._ended and not self._transport.is_closing()
 
     @property
-    def has_unread_bytes(self) -> bool:
-        """Whether more has come than the replies that were read."""
-        return self._replies.has_unread_bytes
-
-    @property
-    def has_unsent_bytes(self) -> bool:
-        """Whether some of what was written still waits to be sent."""
-        return max(self._transport.get_write_buffer_size(), self._socket_transport.get_write_buffer_size()) > 0
+    def alive(self) -> bool:
+        """Whether the connection is open and the next hop has said nothing unasked, as far as is known."""
+        return self._is_open and not self._replies.has_unread_bytes
 
     @property
     def own_address(self) -> str:
@@ -146,89 +147,22 @@ class SmtpStream(asyncio.Protocol):
         name = self._socket_transport.get_extra_info("sockname")
         return str(name[0]) if isinstance(name, tuple) else ""
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Send ``data`` without a wait. Raises ``ConnectionLost``."""
-        if not self.is_open:
-            raise ConnectionLost("the next hop closed the connection")
-        self._transport.write(data)
+    async def greeting(self) -> SmtpReply:
+        """Return the greeting. Raises ``RelayUnavailable``."""
+        return await self._last_reply(2)
 
-    async def room(self) -> None:
-        """Return when little of what was written still waits to be sent."""
-        await self._room.wait()
-
-    async def reply(self) -> SmtpReply:
-        """Return the next reply. Raises ``ConnectionLost``, or ``MalformedReply``."""
-        while (reply := self._replies.next_reply()) is None:
-            if self._ended:
-                raise ConnectionLost("the next hop closed the connection")
-            self._news = self._loop.create_future()
-            if self._paused:
-                self._paused = False
-                self._transport.resume_reading()
-            try:
-                await self._news
-            finally:
-                self._news = None
-        return reply
-
-    async def start_tls(self, context: SSLContext, server_name: str) -> None:
+    async def start_tls(self, context: ssl.SSLContext, server_name: str) -> None:
         """Encrypt the connection from here on. Raises ``OSError`` (``ssl.SSLError``) or ``ConnectionLost``.
 
         What came in plain text before belongs to the session without TLS: where there is any, somebody on the way
         may have put it there (RFC 3207 6), and the connection ends.
         """
-        if not self.is_open or self.has_unread_bytes:
-            self.abort()
+        if not self.alive:
+            self._socket_transport.abort()
             raise ConnectionLost("the next hop sent data before TLS began")
         transport = await self._loop.start_tls(self._socket_transport, self, context, server_hostname=server_name)
         assert transport is not None
         self._transport = transport
-
-    def close(self) -> None:
-        """Close the connection once what was written is sent."""
-        self._transport.close()
-
-    def abort(self) -> None:
-        """Drop the connection, and what was written and is not sent."""
-        self._socket_transport.abort()
-
-
-_CONTROL_IN_LINE = re.compile(rb"[\x00-\x1f\x7f]")
-_MISSING_REPLY = SmtpReply(451, "4.4.2 The next mail server went away before its answer for this recipient")
-
-
-class NextHopConnection:
-    """One open connection. After a call that raised it must be dropped, since the reply may still come.
-
-    One timer serves all deadlines, because most replies are here long before theirs.
-    """
-
-    def __init__(self, stream: SmtpStream, reply_timeout_seconds: float) -> None:
-        self._stream = stream
-        self._loop = asyncio.get_running_loop()
-        self._reply_timeout_seconds = reply_timeout_seconds
-        self._deadline = math.inf  # of the reply that is waited for, on the clock of the loop
-        self._timer: asyncio.TimerHandle | None = None
-        self._timed_out = False
-        self.reused = False
-
-    @property
-    def alive(self) -> bool:
-        """Whether the connection is open and the next hop has said nothing unasked, as far as is known."""
-        return self._stream.is_open and not self._stream.has_unread_bytes
-
-    @property
-    def own_address(self) -> str:
-        """Our IP address on this connection; empty on a unix socket."""
-        return self._stream.own_address
-
-    async def greeting(self) -> SmtpReply:
-        """Return the greeting. Raises ``RelayUnavailable``."""
-        return await self._last_reply(2)
-
-    async def start_tls(self, context: SSLContext, server_name: str) -> None:
-        """Encrypt the connection from here on. Raises ``OSError`` or ``RelayUnavailable``."""
-        await self._stream.start_tls(context, server_name)
 
     async def command(self, line: bytes, positive: int = 2) -> SmtpReply:
         """Send one command and return its reply.
@@ -236,9 +170,9 @@ class NextHopConnection:
         ``positive`` is the first digit of the reply that means yes. Raises ``RelayUnavailable``, and as one kind
         of it ``ConnectionLost``.
         """
-        if _CONTROL_IN_LINE.search(line):
+        if _CONTROL_CHARACTER.search(line):
             raise ValueError("a control character in a command")
-        self._write(line + b"\r\n")
+        self._ask(line + b"\r\n")
         reply = await self._last_reply(positive)
         if reply.code == 421 and self.reused:
             raise ConnectionLost("the next hop closed an idle connection with a 421")
@@ -254,7 +188,7 @@ class NextHopConnection:
         ``RelayUnavailable`` where it gives none.
         """
         first, *rest = stuffed_pieces
-        self._write(first)
+        self._ask(first)
         writing = self._loop.create_task(self._write_in_turns(rest)) if rest else None
         try:
             replies = [await self._reply(2)]
@@ -262,7 +196,8 @@ class NextHopConnection:
         finally:
             if writing:
                 writing.cancel()
-        if not is_written or self._stream.has_unsent_bytes:
+        unsent = (self._transport.get_write_buffer_size(), self._socket_transport.get_write_buffer_size())
+        if not is_written or any(unsent):
             self.drop()
             if replies[0].accepted:
                 raise RelayUnavailable("the next hop accepted a message before its end")
@@ -285,18 +220,24 @@ class NextHopConnection:
                 view = memoryview(piece)
                 for start in range(0, len(view), PIECE_BYTES):
                     await asyncio.sleep(0)
-                    await self._stream.room()
-                    self._stream.write(view[start : start + PIECE_BYTES])
+                    await self._room.wait()
+                    self.write(view[start : start + PIECE_BYTES])
         except ConnectionLost:
             return False  # whoever waits for the reply learns that
         return True
 
-    def _write(self, data: bytes | memoryview) -> None:
+    def write(self, data: bytes | memoryview) -> None:
+        """Send ``data`` without a wait. Raises ``ConnectionLost``."""
+        if not self._is_open:
+            raise ConnectionLost("the next hop closed the connection")
+        self._transport.write(data)
+
+    def _ask(self, data: bytes | memoryview) -> None:
         """Send what asks for a reply; what the next hop says before it is none."""
-        if self._stream.has_unread_bytes:
+        if self._replies.has_unread_bytes:
             self.drop()
             raise ConnectionLost("the next hop sent an unsolicited reply")
-        self._stream.write(data)
+        self.write(data)
 
     async def _last_reply(self, positive: int) -> SmtpReply:
         reply = await self._reply(positive)
@@ -308,7 +249,7 @@ class NextHopConnection:
         if self._timer is None:
             self._timer = self._loop.call_later(self._reply_timeout_seconds, self._on_timer)
         try:
-            reply = await self._stream.reply()
+            reply = await self._next_reply()
         except ConnectionLost as error:
             if self._timed_out:
                 raise RelayUnavailable("the next hop did not reply in time") from error
@@ -323,9 +264,23 @@ class NextHopConnection:
             self.drop()
         return reply
 
+    async def _next_reply(self) -> SmtpReply:
+        while (reply := self._replies.next_reply()) is None:
+            if self._ended:
+                raise ConnectionLost("the next hop closed the connection")
+            self._news = self._loop.create_future()
+            if self._paused:
+                self._paused = False
+                self._transport.resume_reading()
+            try:
+                await self._news
+            finally:
+                self._news = None
+        return reply
+
     def _drop_if_unread(self) -> None:
         """Close where a reply more came at once, which would answer the next command."""
-        if self._stream.has_unread_bytes:
+        if self._replies.has_unread_bytes:
             self.drop()
 
     def _on_timer(self) -> None:
@@ -340,72 +295,20 @@ class NextHopConnection:
 
     def quit(self) -> None:
         """Send QUIT and close without a wait for the reply."""
-        if self._stream.is_open:
-            self._stream.write(b"QUIT\r\n")
+        if self._is_open:
+            self.write(b"QUIT\r\n")
         self._cancel_timer()
-        self._stream.close()
+        self._transport.close()
 
     def drop(self) -> None:
         """Close, and send nothing that still waits to be sent: a message that was given up must not arrive."""
         self._cancel_timer()
-        self._stream.abort()
+        self._socket_transport.abort()
 
     def _cancel_timer(self) -> None:
         if self._timer:
             self._timer.cancel()
             self._timer = None
-
-
-# The server that is the next hop: its address and protocol, TLS with it, and the login there.
-
-
-@dataclass(frozen=True, slots=True)
-class RelayTls:
-    """TLS with the next hop.
-
-    ``implicit``: it begins with the connection, before the greeting. ``server_name`` is the name or the IP address
-    that the certificate must have. ``ca_file`` has the authorities that are trusted; None means those of the
-    system.
-    """
-
-    mode: TlsLevel
-    server_name: str = ""
-    ca_file: str | None = None
-    implicit: bool = False
-
-    def make_context(self) -> ssl.SSLContext:
-        """Return the context of new connections. The authorities are read from files. Raises ``OSError``."""
-        context = ssl.create_default_context(cafile=self.ca_file)
-        if self.mode is not TlsLevel.VERIFY:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
-
-
-@dataclass(frozen=True, slots=True)
-class RelayLogin:
-    """The user and the password for AUTH."""
-
-    user: str
-    password: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class SmtpServer:
-    """A server at ``host`` and ``port``, or at the unix socket ``socket_path`` if that is given.
-
-    ``lmtp``: it speaks LMTP (RFC 2033), else SMTP. ``tls`` of None is no TLS.
-    """
-
-    host: str = ""
-    port: int = 0
-    socket_path: str = ""
-    lmtp: bool = False
-    tls: RelayTls | None = None
-    login: RelayLogin | None = None
-
-    def __str__(self) -> str:
-        return self.socket_path or f"{self.host} port {self.port}"
 
 
 # The beginning of a connection to the next hop: greeting, EHLO or LHLO, TLS and the login.
@@ -426,55 +329,73 @@ class NotOpened(RelayUnavailable):
         self.problem = problem
 
 
+def make_tls_context(relay: RelaySettings) -> ssl.SSLContext | None:
+    """Return the context of new connections; None without TLS. The authorities are read from files.
+
+    Raises ``OSError``.
+    """
+    if relay.tls is TlsLevel.OFF:
+        return None
+    context = ssl.create_default_context(cafile=relay.tls_ca_file)
+    if relay.tls is not TlsLevel.VERIFY:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 async def open_connection(
-    server: SmtpServer, context: ssl.SSLContext | None, reply_timeout_seconds: float
+    relay: RelaySettings, context: ssl.SSLContext | None
 ) -> tuple[NextHopConnection, frozenset[str]]:
     """Return a new connection that is ready for mail, and the keywords of its extensions in upper case.
 
-    ``context`` is needed where the server has ``tls``. Raises ``NotOpened``.
+    ``relay`` names a server, and ``context`` is that of ``make_tls_context``. Raises ``NotOpened``.
     """
+    server = relay.server
     try:
-        connection = NextHopConnection(await _connect(server), reply_timeout_seconds)
+        connection = await _connect(server.address, relay.reply_timeout_seconds)
         try:
-            extensions = await _begin_session(connection, server, context)
+            extensions = await _begin_session(connection, relay, context)
         except BaseException:
             connection.drop()
             raise
     except NotOpened as error:
-        raise NotOpened(f"cannot connect to {server}: {error}", error.problem) from error
+        raise NotOpened(f"cannot connect to {server.address}: {error}", error.problem) from error
     except (RelayUnavailable, OSError) as error:
-        raise NotOpened(f"cannot connect to {server}: {error}") from error
+        raise NotOpened(f"cannot connect to {server.address}: {error}") from error
     return connection, frozenset(extensions)
 
 
-async def _connect(server: SmtpServer) -> SmtpStream:
+async def _connect(address: TcpAddress | UnixAddress, reply_timeout_seconds: float) -> NextHopConnection:
     loop = asyncio.get_running_loop()
-    if server.socket_path:
-        _, stream = await loop.create_unix_connection(SmtpStream, server.socket_path)
+    make = partial(NextHopConnection, reply_timeout_seconds)
+    if isinstance(address, UnixAddress):
+        _, connection = await loop.create_unix_connection(make, str(address.path))
     else:
-        _, stream = await loop.create_connection(SmtpStream, server.host, server.port)
-    return stream
+        _, connection = await loop.create_connection(make, address.host, address.port)
+    return connection
 
 
 async def _begin_session(
-    connection: NextHopConnection, server: SmtpServer, context: ssl.SSLContext | None
+    connection: NextHopConnection, relay: RelaySettings, context: ssl.SSLContext | None
 ) -> Mapping[str, tuple[str, ...]]:
-    tls = server.tls
-    if tls and tls.implicit:
-        await _encrypt(connection, tls, context)
+    server = relay.server
+    verb = "LHLO" if server.protocol == "lmtp" else "EHLO"
+    has_implicit_tls = server.protocol == "smtps"
+    if has_implicit_tls:
+        await _encrypt(connection, server, context)
     greeting = await connection.greeting()
     if greeting.code != 220:
         raise NotOpened(f"its greeting is {greeting}")
-    extensions = await _greet(connection, server)
-    if tls and not tls.implicit and await _upgrade(connection, tls, context, extensions):
-        extensions = await _greet(connection, server)
-    if server.login:
-        await _log_in(connection, server.login, extensions.get("AUTH", ()))
+    extensions = await _greet(connection, verb)
+    if context and not has_implicit_tls and await _upgrade(connection, relay, context, extensions):
+        extensions = await _greet(connection, verb)
+    if relay.user_file and relay.password_file:
+        user, password = (file.secret.get_secret_value() for file in (relay.user_file, relay.password_file))
+        await _log_in(connection, auth_lines(extensions.get("AUTH", ()), user, password))
     return extensions
 
 
-async def _greet(connection: NextHopConnection, server: SmtpServer) -> Mapping[str, tuple[str, ...]]:
-    verb = "LHLO" if server.lmtp else "EHLO"
+async def _greet(connection: NextHopConnection, verb: str) -> Mapping[str, tuple[str, ...]]:
     reply = await connection.command(f"{verb} {_ehlo_name(connection.own_address)}".encode("ascii"))
     if not reply.accepted:
         raise NotOpened(f"{verb} is refused: {reply}")
@@ -483,8 +404,8 @@ async def _greet(connection: NextHopConnection, server: SmtpServer) -> Mapping[s
 
 async def _upgrade(
     connection: NextHopConnection,
-    tls: RelayTls,
-    context: ssl.SSLContext | None,
+    relay: RelaySettings,
+    context: ssl.SSLContext,
     extensions: Mapping[str, tuple[str, ...]],
 ) -> bool:
     """Begin TLS by STARTTLS, and return whether it has begun."""
@@ -492,18 +413,21 @@ async def _upgrade(
     if "STARTTLS" in extensions:
         reply = await connection.command(b"STARTTLS")
         if reply.accepted:
-            await _encrypt(connection, tls, context)
+            await _encrypt(connection, relay.server, context)
             return True
         refusal = f"STARTTLS is refused: {reply}"
-    if tls.mode is not TlsLevel.MAY:
+    if relay.tls is not TlsLevel.MAY:
         raise NotOpened(refusal, "offers no TLS")
     return False
 
 
-async def _encrypt(connection: NextHopConnection, tls: RelayTls, context: ssl.SSLContext | None) -> None:
+async def _encrypt(
+    connection: NextHopConnection, server: ServerNextHopSetting, context: ssl.SSLContext | None
+) -> None:
     assert context is not None
+    assert isinstance(server.address, TcpAddress)
     try:
-        await connection.start_tls(context, tls.server_name)
+        await connection.start_tls(context, server.address.host)
     except ssl.SSLCertVerificationError as error:
         raise NotOpened(
             f"its certificate is refused: {error.verify_message}", "has no valid certificate"
@@ -512,8 +436,7 @@ async def _encrypt(connection: NextHopConnection, tls: RelayTls, context: ssl.SS
         raise NotOpened(f"TLS failed: {error}", "TLS failed") from error
 
 
-async def _log_in(connection: NextHopConnection, login: RelayLogin, mechanisms: tuple[str, ...]) -> None:
-    lines = auth_lines(mechanisms, login.user, login.password)
+async def _log_in(connection: NextHopConnection, lines: Sequence[bytes]) -> None:
     if not lines:
         raise NotOpened("it offers neither AUTH PLAIN nor AUTH LOGIN", "offers no login")
     for number, line in enumerate(lines, start=1):
@@ -532,42 +455,85 @@ def _ehlo_name(address: str) -> str:
     return f"[IPv6:{address.partition('%')[0]}]" if ":" in address else f"[{address}]"
 
 
-# The connections to an SMTP or LMTP server: lent to transactions, kept open for a while, bounded in number.
-#
-# Rules: a connection is lent to one transaction at a time.
-
+# The next hop: its connections are lent to transactions, kept open for a while, and bounded in number.
 
 _MAX_CONNECTIONS = 200
 _MAX_IDLE_SECONDS = 30.0
 
+# Offered while the next hop was never reached: mail for it gets a 451 anyway, while a client that misses SMTPUTF8
+# or 8BITMIME would bounce the mail that needs them.
+USUAL_FEATURES = frozenset({"8BITMIME", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
 
-class ConnectionPool:
-    """The connections to one next hop. The one that came back last is lent first."""
+_CONTROL_REFUSED = SmtpReply(501, "5.5.4 Control characters are not allowed in an address or a parameter")
+
+
+class SmtpNextHop:
+    """The server that ``relay`` names, over SMTP or LMTP. The connection that came back last is lent first."""
+
+    connect_seconds = 10.0
+    """The time to reach the server, which is near, and for a free connection: the client gets a 451 after it."""
 
     def __init__(
-        self, server: SmtpServer, relay: RelaySettings, max_connections: int, max_idle_seconds: float
+        self,
+        relay: RelaySettings,
+        *,
+        max_connections: int = _MAX_CONNECTIONS,
+        max_idle_seconds: float = _MAX_IDLE_SECONDS,
     ) -> None:
-        self.server, self.relay = server, relay
+        self.answers_each_recipient = relay.server.protocol == "lmtp"
+        self._relay = relay
         self._max_idle_seconds = max_idle_seconds
-        self._tls_context: SSLContext | None = None
+        self._tls_context: ssl.SSLContext | None = None
         self._slots = asyncio.Semaphore(max_connections)
         self._idle: dict[NextHopConnection, asyncio.TimerHandle] = {}
         self._closed = False
-        self.features: frozenset[str] | None = None
+        self._features: frozenset[str] | None = None
 
-    @property
-    def all_lent(self) -> bool:
-        """Whether all connections that may be open are lent."""
-        return self._slots.locked()
+    async def features(self) -> frozenset[str]:
+        """Return the keywords of the last EHLO; connect where there was none yet. Never raises."""
+        if self._features is None:
+            await self.problem()
+        return self._features or USUAL_FEATURES
 
-    async def lease(self) -> NextHopConnection:
-        """Return an idle connection, or else a new one.
+    async def begin(self, sender: SmtpPath) -> SmtpTransaction:
+        """Send MAIL. Raises ``RelayRefused`` with the next hop's reply, or ``RelayUnavailable``."""
+        transaction = SmtpTransaction(self, await self._lend())
+        reply = await transaction.send_path(b"MAIL FROM:", sender)
+        if not reply.accepted:
+            transaction.end(keep=True)
+            raise RelayRefused(reply.code, reply.text)
+        return transaction
 
-        Wait until one may be lent. Raises ``RelayUnavailable``.
-        """
+    async def problem(self) -> str | None:
+        """Return None if the next hop answers in time; an idle connection is used where there is one."""
+        if self._slots.locked():
+            return None  # all connections were opened, and are in use
+        try:
+            async with asyncio.timeout(self.connect_seconds):
+                transaction = SmtpTransaction(self, await self._lend())
+                reply = await transaction.exchange(b"NOOP")
+        except NotOpened as error:
+            return error.problem
+        except (RelayUnavailable, TimeoutError):
+            return UNREACHABLE
+        transaction.end(keep=True)
+        return None if reply.accepted else UNREACHABLE
+
+    def read_authorities_again(self) -> None:
+        """Read the authorities again for the next connection; those that are open stay."""
+        self._tls_context = None
+
+    async def close(self) -> None:
+        """Close the idle connections; a lent one is closed when it comes back."""
+        self._closed = True
+        while connection := self._idle_connection():
+            connection.quit()
+
+    async def _lend(self) -> NextHopConnection:
+        """Return an idle connection, or else a new one, once one may be lent. Raises ``RelayUnavailable``."""
         try:
             if self._slots.locked():
-                async with asyncio.timeout(self.relay.connect_timeout_seconds):
+                async with asyncio.timeout(self.connect_seconds):
                     await self._slots.acquire()
             else:
                 await self._slots.acquire()  # at once
@@ -589,16 +555,6 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         self._idle[connection] = loop.call_later(self._max_idle_seconds, self._close_expired, connection)
 
-    def read_authorities_again(self) -> None:
-        """Read the authorities again for the next connection; those that are open stay."""
-        self._tls_context = None
-
-    def close(self) -> None:
-        """Close the idle connections; a lent one is closed when it comes back."""
-        self._closed = True
-        while connection := self._idle_connection():
-            connection.quit()
-
     def _idle_connection(self) -> NextHopConnection | None:
         while self._idle:
             connection, timer = self._idle.popitem()
@@ -617,92 +573,28 @@ class ConnectionPool:
         if self._closed:
             raise RelayUnavailable("the relay is closed")
         try:
-            async with asyncio.timeout(self.relay.connect_timeout_seconds):
-                connection, self.features = await open_connection(
-                    self.server, await self._context(), self.relay.reply_timeout_seconds
-                )
+            async with asyncio.timeout(self.connect_seconds):
+                connection, self._features = await open_connection(self._relay, await self._context())
         except TimeoutError as error:
-            raise NotOpened(f"cannot connect to {self.server}: timed out") from error
+            raise NotOpened(f"cannot connect to {self._relay.server.address}: timed out") from error
         return connection
 
-    async def _context(self) -> SSLContext | None:
+    async def _context(self) -> ssl.SSLContext | None:
         """Return the context for TLS; one serves all connections, since reading the authorities takes long."""
-        tls, context = self.server.tls, self._tls_context
-        if tls and context is None:
+        if self._tls_context is None and self._relay.tls is not TlsLevel.OFF:
             try:
-                context = self._tls_context = await asyncio.to_thread(tls.make_context)
+                self._tls_context = await asyncio.to_thread(make_tls_context, self._relay)
             except OSError as error:
-                raise NotOpened(f"the certificates in {tls.ca_file} cannot be read: {error}") from error
-        return context
-
-
-# Offered while the next hop was never reached: mail for it gets a 451 anyway, while a client that misses SMTPUTF8
-# or 8BITMIME would bounce the mail that needs them.
-USUAL_FEATURES = frozenset({"8BITMIME", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE", "SMTPUTF8"})
-
-_CONTROL_CHARACTER = re.compile(rb"[\x00-\x1f\x7f]")
-_CONTROL_REFUSED = SmtpReply(501, "5.5.4 Control characters are not allowed in an address or a parameter")
-
-
-class SmtpNextHop:
-    """A server that speaks SMTP or LMTP; the deadlines are those of the section ``relay``."""
-
-    def __init__(
-        self,
-        server: SmtpServer,
-        relay: RelaySettings | None = None,
-        *,
-        max_connections: int = _MAX_CONNECTIONS,
-        max_idle_seconds: float = _MAX_IDLE_SECONDS,
-    ) -> None:
-        self.server = server
-        self.answers_each_recipient = server.lmtp
-        self._pool = ConnectionPool(server, relay or RelaySettings(), max_connections, max_idle_seconds)
-
-    async def features(self) -> frozenset[str]:
-        """Return the keywords of the last EHLO; connect where there was none yet. Never raises."""
-        if self._pool.features is None:
-            await self.problem()
-        return self._pool.features or USUAL_FEATURES
-
-    async def begin(self, sender: SmtpPath) -> SmtpTransaction:
-        """Send MAIL. Raises ``RelayRefused`` with the next hop's reply, or ``RelayUnavailable``."""
-        transaction = SmtpTransaction(self._pool, await self._pool.lease())
-        reply = await transaction.send_path(b"MAIL FROM:", sender)
-        if not reply.accepted:
-            transaction.end(keep=True)
-            raise RelayRefused(reply.code, reply.text)
-        return transaction
-
-    async def problem(self) -> str | None:
-        """Return None if the next hop answers in time; an idle connection is used where there is one."""
-        if self._pool.all_lent:
-            return None  # all of them were opened, and are in use
-        try:
-            async with asyncio.timeout(self._pool.relay.connect_timeout_seconds):
-                transaction = SmtpTransaction(self._pool, await self._pool.lease())
-                reply = await transaction.exchange(b"NOOP")
-        except NotOpened as error:
-            return error.problem
-        except (RelayUnavailable, TimeoutError):
-            return UNREACHABLE
-        transaction.end(keep=True)
-        return None if reply.accepted else UNREACHABLE
-
-    def read_authorities_again(self) -> None:
-        """Go by what the file of the authorities has now, from the next connection on."""
-        self._pool.read_authorities_again()
-
-    async def close(self) -> None:
-        """Close the idle connections; a lent one is closed when it comes back."""
-        self._pool.close()
+                text = f"the certificates in {self._relay.tls_ca_file} cannot be read: {error}"
+                raise NotOpened(text) from error
+        return self._tls_context
 
 
 class SmtpTransaction:
     """A message on its way, with the commands that the next hop has accepted, in case they have to be repeated."""
 
-    def __init__(self, pool: ConnectionPool, connection: NextHopConnection) -> None:
-        self._pool = pool
+    def __init__(self, next_hop: SmtpNextHop, connection: NextHopConnection) -> None:
+        self._next_hop = next_hop
         self._connection: NextHopConnection | None = connection
         self._accepted_commands: list[bytes] = []
 
@@ -721,7 +613,7 @@ class SmtpTransaction:
             assert self._connection is not None
             recipient_count = len(self._accepted_commands) - 1  # the first one is MAIL
             replies = await self._connection.send_content(
-                stuffed_pieces, recipient_count if self._pool.server.lmtp else 1
+                stuffed_pieces, recipient_count if self._next_hop.answers_each_recipient else 1
             )
         except BaseException:
             self.end(keep=False)
@@ -735,7 +627,7 @@ class SmtpTransaction:
             return
         keep = False
         try:
-            async with asyncio.timeout(self._pool.relay.connect_timeout_seconds):
+            async with asyncio.timeout(self._next_hop.connect_seconds):
                 keep = (await self._connection.command(b"RSET")).accepted
         except (RelayUnavailable, TimeoutError):
             pass  # the connection is closed, and that aborts too
@@ -766,7 +658,7 @@ class SmtpTransaction:
                 if not self._connection.reused:
                     raise
                 self._connection.drop()
-                self._connection = await self._pool.open()
+                self._connection = await self._next_hop.open()
                 await self._repeat_commands(self._connection)
                 return await self._connection.command(line, positive)
         except BaseException:
@@ -780,7 +672,7 @@ class SmtpTransaction:
             return
         if not keep:
             connection.drop()
-        self._pool.give_back(connection)
+        self._next_hop.give_back(connection)
 
     async def _repeat_commands(self, connection: NextHopConnection) -> None:
         for line in self._accepted_commands:

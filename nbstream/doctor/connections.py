@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.daemon.assembly.delivery import make_next_hop
+from nbstream.daemon.assembly.parts import make_next_hop
 from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.daemon.listeners import LISTENERS, METRICS
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, open_connection
+from nbstream.delivery.smtp_next_hop import SmtpNextHop, make_tls_context, open_connection
 from nbstream.doctor.examination import failure
 from nbstream.errors import ConfigError, RelayUnavailable, StoreUnavailable
 from nbstream.findings import note, ok, problem, warning
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from nbstream.addresses import ListenAddress
-    from nbstream.delivery.smtp_next_hop import SmtpServer
+    from nbstream.delivery.settings import RelaySettings
     from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
     from nbstream.server.listener import ListenerEntry
@@ -184,17 +184,15 @@ async def examine_next_hop(site: Site) -> Sequence[Finding]:
     name = address or site.settings.maildir_folder
     if not found:
         return [READY(name=name)]
-    reason = await _reason(next_hop.server) if isinstance(next_hop, SmtpNextHop) else ""
+    reason = await _reason(site.settings.relay) if isinstance(next_hop, SmtpNextHop) else ""
     return [AWAY(name=name, problem=found + reason)]
 
 
-async def _reason(server: SmtpServer) -> str:
+async def _reason(relay: RelaySettings) -> str:
     """Connect to a server that cannot be used, and return in parentheses what the system says of it."""
     try:
         async with asyncio.timeout(_SECONDS):
-            connection, _ = await open_connection(
-                server, server.tls.make_context() if server.tls else None, _SECONDS
-            )
+            connection, _ = await open_connection(relay, make_tls_context(relay))
             connection.quit()
     except (RelayUnavailable, OSError) as error:  # a TimeoutError is an OSError
         cause = error.__cause__ or error

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath, SmtpReply
-from nbstream.delivery.settings import RelaySettings, TlsLevel
-from nbstream.delivery.smtp_next_hop import RelayTls, SmtpNextHop, SmtpServer
+from nbstream.delivery.settings import RelaySettings
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import RelayUnavailable
 from tests.harness.redis.access import Certificates
-from tests.harness.scripted import Play
+from tests.harness.scripted import Play, relay_at
 from tests.harness.scripted_server import DEADLINE_SECONDS, ScriptedServer
 
 ALICE, BOB, CAROL, DAVE = (SmtpPath(f"{name}@a.test") for name in ("alice", "bob", "carol", "dave"))
@@ -29,8 +29,7 @@ async def lmtp_to() -> AsyncIterator[LmtpTo]:
     async with AsyncExitStack() as stack:
 
         def make(port: int, **limits: float) -> SmtpNextHop:
-            server = SmtpServer("127.0.0.1", port, lmtp=True)
-            next_hop = SmtpNextHop(server, RelaySettings(**limits))  # type: ignore[arg-type]  # by name
+            next_hop = SmtpNextHop(relay_at(port, lmtp=True, **limits))
             stack.push_async_callback(next_hop.close)
             return next_hop
 
@@ -69,7 +68,7 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "lmtp"
     server = ScriptedServer([ASK + ASK_BOB + DATA + SAVED], lmtp=True, socket_path=path)
     await server.start()
-    next_hop = SmtpNextHop(SmtpServer(socket_path=str(path), lmtp=True))
+    next_hop = SmtpNextHop(RelaySettings.model_validate({"next_hop": f"lmtp:unix:{path}"}))
 
     assert await send(next_hop, BOB) == DataReplies((SAVED_REPLY,))
     await server.played()
@@ -108,11 +107,17 @@ async def test_what_was_accepted_stays_accepted(rest: str, play: Play, lmtp_to: 
 class RawServer:
     """A server that takes every recipient, and answers the message with these bytes, in pieces of this size."""
 
-    def __init__(self, answer: bytes, piece_bytes: int) -> None:
-        self._answer, self._piece_bytes = answer, piece_bytes
+    def __init__(self, answer: bytes, piece_bytes: int, context: ssl.SSLContext | None) -> None:
+        self._answer, self._piece_bytes, self._context = answer, piece_bytes, context
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 hello\r\n")
+        if self._context:
+            await reader.readline()
+            writer.write(b"250-hello\r\n250 STARTTLS\r\n")
+            await reader.readline()
+            writer.write(b"220 2.0.0 Ready\r\n")
+            await writer.start_tls(self._context)
         while not (command := await reader.readline()).startswith(b"DATA"):
             assert command
             writer.write(b"250 2.0.0 Ok\r\n")
@@ -131,13 +136,13 @@ async def codes_after(
 
     With certificates it is within TLS.
     """
-    context = tls = None
+    context, tls = None, dict[str, str]()
     if certificates:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificates.certificate, certificates.key)
-        tls = RelayTls(TlsLevel.VERIFY, "127.0.0.1", str(certificates.authority), implicit=True)
-    server = await asyncio.start_server(RawServer(answer, piece_bytes).serve, "127.0.0.1", 0, ssl=context)
-    next_hop = SmtpNextHop(SmtpServer("127.0.0.1", server.sockets[0].getsockname()[1], lmtp=True, tls=tls))
+        tls = {"tls": "verify", "tls_ca_file": str(certificates.authority)}
+    server = await asyncio.start_server(RawServer(answer, piece_bytes, context).serve, "127.0.0.1", 0)
+    next_hop = SmtpNextHop(relay_at(server.sockets[0].getsockname()[1], lmtp=True, **tls))
     try:
         async with asyncio.timeout(DEADLINE_SECONDS):
             replies = await send(next_hop, *[BOB] * recipients)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.delivery.settings import RelaySettings, TlsLevel
-from nbstream.delivery.smtp_next_hop import RelayLogin, RelayTls, SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import RelayUnavailable
 from tests.harness.redis.access import Certificates
+from tests.harness.scripted import relay_at
 from tests.harness.scripted_server import ScriptedServer
 
 OFF, MAY, ENCRYPT, VERIFY = TlsLevel
@@ -33,7 +35,6 @@ MAIL = "C: MAIL FROM:<alice@a.test>\nS: 250 2.1.0 Ok\n"
 GONE = "C: gone\n"
 
 PASSWORD = "open sesame"
-LOGIN = RelayLogin("ann", PASSWORD)
 ASK_PLAIN = f"C: AUTH PLAIN {b64encode(f'{chr(0)}ann{chr(0)}{PASSWORD}'.encode()).decode()}\n"
 
 
@@ -57,18 +58,19 @@ class Site:
         self,
         server: ScriptedServer,
         mode: TlsLevel,
-        login: RelayLogin | None = None,
+        login: Mapping[str, Path] = MappingProxyType({}),
         *,
-        name: str = "127.0.0.1",
         trusted: str = "good",
         implicit: bool = False,
     ) -> SmtpNextHop:
-        tls = None
-        if mode is not OFF:
-            tls = RelayTls(mode, name, str(self.certificates[trusted].authority), implicit=implicit)
-        next_hop = SmtpNextHop(
-            SmtpServer(server.host, server.port, tls=tls, login=login), RelaySettings(connect_timeout_seconds=10)
-        )
+        values: dict[str, object] = {
+            "next_hop": f"{'smtps' if implicit else 'smtp'}://127.0.0.1:{server.port}",
+            "tls": mode,
+            **login,
+        }
+        if mode is VERIFY:
+            values["tls_ca_file"] = self.certificates[trusted].authority
+        next_hop = SmtpNextHop(RelaySettings.model_validate(values))
         self._stack.push_async_callback(next_hop.close)
         return next_hop
 
@@ -77,13 +79,20 @@ class Site:
 def certificates(
     tmp_path_factory: pytest.TempPathFactory, program: Callable[[str], str]
 ) -> dict[str, Certificates]:
-    """Of a server, of another authority, and of a server whose certificate has expired."""
+    """Of a server, of another authority, and of servers whose certificate has expired or has another name."""
 
-    def make(days: int) -> Certificates:
-        folder = tmp_path_factory.mktemp("certificates")
-        return Certificates.make(program("openssl"), folder, ("IP:127.0.0.1", "DNS:mx.test"), days)
+    def make(days: int = 2, name: str = "IP:127.0.0.1") -> Certificates:
+        return Certificates.make(program("openssl"), tmp_path_factory.mktemp("certificates"), (name,), days)
 
-    return {"good": make(2), "other": make(2), "expired": make(-1)}
+    return {"good": make(), "other": make(), "expired": make(-1), "name": make(name="DNS:elsewhere.test")}
+
+
+@pytest.fixture
+def login(tmp_path: Path) -> Mapping[str, Path]:
+    files = {"user_file": tmp_path / "user", "password_file": tmp_path / "password"}
+    for path, secret in zip(files.values(), ("ann", PASSWORD), strict=True):
+        path.write_text(f"{secret}\n")
+    return files
 
 
 @pytest.fixture
@@ -141,12 +150,10 @@ async def test_only_verify_asks_for_a_good_certificate(
     mode: TlsLevel, fault: str, implicit: bool, site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL, "asyncio")  # of the server, whose handshake fails
-    shown = "expired" if fault == "expired" else "good"
-    trusted = "other" if fault == "authority" else shown
-    name = "elsewhere.test" if fault == "name" else "mx.test"
+    shown, trusted = ("good", "other") if fault == "authority" else (fault, fault)
     beginning = "S: tls\n" + GREETING + HELLO + PLAIN if implicit else UPGRADE + UNDER_TLS
     server = await site.play(beginning + NOOP, shown=shown)
-    next_hop = site.next_hop(server, mode, name=name, trusted=trusted, implicit=implicit)
+    next_hop = site.next_hop(server, mode, trusted=trusted, implicit=implicit)
 
     if mode is VERIFY:
         assert await next_hop.problem() == "has no valid certificate"
@@ -168,10 +175,12 @@ async def test_tls_that_fails_is_not_replaced_by_plain_text(mode: TlsLevel, site
 
 
 @pytest.mark.parametrize("mode", ALL_TLS)
-async def test_plain_text_behind_starttls_is_never_read_under_tls(mode: TlsLevel, site: Site) -> None:
+async def test_plain_text_behind_starttls_is_never_read_under_tls(
+    mode: TlsLevel, site: Site, login: Mapping[str, Path]
+) -> None:
     injected = "S: 220-2.0.0\nS: 220 2.0.0 Ready\nS: 250-evil.test\nS: 250 AUTH PLAIN\n"
     server = await site.play(STARTTLS + injected + GONE)
-    next_hop = site.next_hop(server, mode, LOGIN)
+    next_hop = site.next_hop(server, mode, login)
 
     with pytest.raises(RelayUnavailable):
         await next_hop.begin(SmtpPath("alice@a.test"))
@@ -186,8 +195,7 @@ async def test_a_new_authority_is_trusted_after_a_reload(
     server = await site.play(UPGRADE, UPGRADE + UNDER_TLS + NOOP)
     trusted = tmp_path / "ca.pem"
     trusted.write_bytes(site.certificates["other"].authority.read_bytes())
-    tls = RelayTls(VERIFY, "mx.test", str(trusted))
-    next_hop = SmtpNextHop(SmtpServer(server.host, server.port, tls=tls))
+    next_hop = SmtpNextHop(relay_at(server.port, tls="verify", tls_ca_file=str(trusted)))
     assert await next_hop.problem() == "has no valid certificate"
 
     trusted.write_bytes(site.certificates["good"].authority.read_bytes())
@@ -197,15 +205,15 @@ async def test_a_new_authority_is_trusted_after_a_reload(
     await next_hop.close()
 
 
-async def test_a_login_in_one_line(site: Site) -> None:
+async def test_a_login_in_one_line(site: Site, login: Mapping[str, Path]) -> None:
     server = await site.play(UPGRADE + UNDER_TLS + ASK_PLAIN + "S: 235 2.7.0 Welcome\n" + MAIL)
 
-    await site.next_hop(server, VERIFY, LOGIN).begin(SmtpPath("alice@a.test"))
+    await site.next_hop(server, VERIFY, login).begin(SmtpPath("alice@a.test"))
 
     await server.played()
 
 
-async def test_a_login_by_questions(site: Site) -> None:
+async def test_a_login_by_questions(site: Site, login: Mapping[str, Path]) -> None:
     user, password = (b64encode(text.encode()).decode() for text in ("ann", PASSWORD))
     server = await site.play(
         GREETING
@@ -215,7 +223,7 @@ async def test_a_login_by_questions(site: Site) -> None:
         + MAIL
     )
 
-    await site.next_hop(server, OFF, LOGIN).begin(SmtpPath("alice@a.test"))
+    await site.next_hop(server, OFF, login).begin(SmtpPath("alice@a.test"))
 
     await server.played()
 
@@ -230,14 +238,14 @@ LOGIN_REFUSALS = {
 
 @pytest.mark.parametrize(("answer", "problem"), LOGIN_REFUSALS.values(), ids=LOGIN_REFUSALS)
 async def test_a_refused_login_names_no_secret(
-    answer: str, problem: str, site: Site, caplog: pytest.LogCaptureFixture
+    answer: str, problem: str, site: Site, login: Mapping[str, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     secret = ASK_PLAIN.removeprefix("C: AUTH PLAIN ").strip()
     transcript = (
         GREETING + HELLO + WITH_STARTTLS + ASK_PLAIN + answer + secret + "\n" + GONE
     )  # which the server repeats
     server = await site.play(transcript, transcript)
-    next_hop = site.next_hop(server, OFF, LOGIN)
+    next_hop = site.next_hop(server, OFF, login)
     caplog.set_level(logging.DEBUG)
 
     assert await next_hop.problem() == problem

@@ -8,10 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from nbstream.daemon.assembly.delivery import make_next_hop
 from nbstream.daemon.config import load_settings
-from nbstream.delivery.settings import TlsLevel
-from nbstream.delivery.smtp_next_hop import RelayTls, SmtpNextHop, SmtpServer
 from nbstream.errors import ConfigError
 
 Write: TypeAlias = Callable[[str], Path]
@@ -118,22 +115,3 @@ def test_a_login_that_anyone_could_read_is_refused(write: Write, secrets: str, r
 )
 def test_mail_never_goes_back_into_this_daemon(write: Write, text: str) -> None:
     assert "next_hop must be another server: listeners." in refusal_of(write(text))
-
-
-@pytest.mark.parametrize(
-    ("relay", "server"),
-    [
-        ("next_hop: smtp://mx:25", SmtpServer("mx", 25)),
-        ("next_hop: lmtp://mx:24, tls: may", SmtpServer("mx", 24, lmtp=True, tls=RelayTls(TlsLevel.MAY, "mx"))),
-        (
-            "next_hop: smtps://mx.test:465, tls: verify",
-            SmtpServer("mx.test", 465, tls=RelayTls(TlsLevel.VERIFY, "mx.test", implicit=True)),
-        ),
-        ("next_hop: 'lmtp:unix:/run/x'", SmtpServer(socket_path="/run/x", lmtp=True)),
-    ],
-)
-async def test_the_server_of_the_settings(write: Write, relay: str, server: SmtpServer) -> None:
-    next_hop = make_next_hop(load_settings(write(f"relay: {{{relay}}}")))
-
-    assert isinstance(next_hop, SmtpNextHop)
-    assert next_hop.server == server

@@ -10,11 +10,10 @@ import time
 import pytest
 
 from nbstream.delivery.next_hop import SmtpPath, SmtpReply
-from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, NextHopConnection, SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import USUAL_FEATURES, NextHopConnection, SmtpNextHop
 from nbstream.errors import RelayUnavailable
 from nbstream.server.smtp_replies import error_reply
-from tests.harness.scripted import Play, Relay
+from tests.harness.scripted import Play, Relay, relay_at
 from tests.harness.scripted_server import DEADLINE_SECONDS
 from tests.harness.waiting import until
 
@@ -72,7 +71,7 @@ async def test_an_aborted_transaction_gives_its_connection_back(play: Play, rela
 @pytest.mark.parametrize("answer", [DROP, "S: 502 5.5.1 What?\n" + GONE, GONE], ids=["drop", "502", "silence"])
 async def test_an_abort_that_fails_closes_the_connection(answer: str, play: Play, relay_to: Relay) -> None:
     server = await play(ASK_MAIL + OK + "C: RSET\n" + answer, MESSAGE)
-    relay = relay_to(server, connect_timeout_seconds=2)
+    relay = relay_to(server, connect_seconds=2)
 
     transaction = await relay.begin(ALICE)
     await transaction.abort()
@@ -250,7 +249,7 @@ async def test_a_second_reply_answers_no_later_command(play: Play, relay_to: Rel
 
 async def test_connections_are_bounded_and_the_wait_for_one_too(play: Play, relay_to: Relay) -> None:
     server = await play(ENVELOPE + RSET + MESSAGE)
-    relay = relay_to(server, max_connections=1, connect_timeout_seconds=2)
+    relay = relay_to(server, max_connections=1, connect_seconds=2)
     transaction = await relay.begin(ALICE)
     await transaction.rcpt(BOB)
 
@@ -279,7 +278,7 @@ async def test_mail_flows_again_when_the_next_hop_is_back(play: Play, relay_to: 
 
 async def test_a_idle_connection_says_whether_the_next_hop_is_reachable(play: Play, relay_to: Relay) -> None:
     server = await play(MESSAGE + "C: NOOP\n" + OK + "C: NOOP\n" + DROP, "C: NOOP\n" + OK + "C: NOOP\n" + GONE)
-    relay = relay_to(server, connect_timeout_seconds=2)
+    relay = relay_to(server, connect_seconds=2)
     await send(relay)
 
     assert [await relay.problem() for _ in range(3)] == [None, None, "cannot be reached"]
@@ -292,8 +291,9 @@ async def test_a_next_hop_that_cannot_be_reached(listening: bool) -> None:
         server.bind(("127.0.0.1", 0))
         if listening:
             server.listen()
-        host, port = server.getsockname()
-        relay = SmtpNextHop(SmtpServer(host, port), RelaySettings(connect_timeout_seconds=0.2))
+        port = server.getsockname()[1]
+        relay = SmtpNextHop(relay_at(port))
+        relay.connect_seconds = 0.2
 
         assert await relay.problem() == "cannot be reached"
         assert await relay.features() == USUAL_FEATURES

@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer, SmtpStream
+from nbstream.delivery.smtp_next_hop import NextHopConnection, SmtpNextHop
 from nbstream.mail.lines import PIECE_BYTES, split_at_line_ends
+from tests.harness.scripted import relay_at
 
 lines = st.lists(
     st.one_of(
@@ -62,7 +63,7 @@ async def received() -> AsyncIterator[Received]:
     sink = Sink()
     options: dict[str, Any] = {"data_size_limit": None, "hostname": "sink.test"}
     server = await asyncio.get_running_loop().create_server(lambda: LongLines(sink, **options), "127.0.0.1", 0)
-    relay = SmtpNextHop(SmtpServer(*server.sockets[0].getsockname()))
+    relay = SmtpNextHop(relay_at(server.sockets[0].getsockname()[1]))
     yield Received(relay, sink)
     await relay.close()
     server.close()
@@ -84,7 +85,7 @@ async def test_other_tasks_run_between_two_pieces_of_a_large_message(
     piece: bytes, times: int, received: Received, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = piece * times
-    turn, written, write = 0, Counter[int](), SmtpStream.write
+    turn, written, write = 0, Counter[int](), NextHopConnection.write
 
     async def count_turns() -> None:
         nonlocal turn
@@ -92,11 +93,11 @@ async def test_other_tasks_run_between_two_pieces_of_a_large_message(
             await asyncio.sleep(0)
             turn += 1
 
-    def count_bytes(protocol: SmtpStream, data: bytes) -> None:
+    def count_bytes(protocol: NextHopConnection, data: bytes) -> None:
         written[turn] += len(data)
         write(protocol, data)
 
-    monkeypatch.setattr(SmtpStream, "write", count_bytes)
+    monkeypatch.setattr(NextHopConnection, "write", count_bytes)
     counting = asyncio.create_task(count_turns())
     await received.of(content)
     counting.cancel()

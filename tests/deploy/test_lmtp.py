@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.settings import RelaySettings
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from tests.deploy.lmtp import PIECES, LmtpDovecot
 from tests.harness.daemon import DaemonProcess, wait_until
 from tests.harness.postfix import LMTP, STRANGER, Postfix, logins, open_folder
@@ -119,7 +120,7 @@ def test_mail_waits_while_dovecot_is_away(site: Site) -> None:
 
 
 async def test_dovecot_answers_for_each_recipient(dovecot: LmtpDovecot) -> None:
-    next_hop = SmtpNextHop(SmtpServer(socket_path=str(dovecot.socket), lmtp=True))
+    next_hop = SmtpNextHop(RelaySettings.model_validate({"next_hop": f"lmtp:unix:{dovecot.socket}"}))
     transaction = await next_hop.begin(SmtpPath(SENDER))
     answers = [
         await transaction.rcpt(SmtpPath(f"{user}@example.org")) for user in ("ann", "nobody", "full", "bob")

@@ -24,6 +24,7 @@ from nbstream.daemon import health
 from nbstream.daemon.config import load_settings
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.daemon.status import DaemonStatus, ask_daemon_status
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.doctor import connections
 from nbstream.doctor.connections import (
     examine_in_redis,
@@ -242,8 +243,9 @@ async def test_why_a_server_cannot_be_used_is_said(tmp_path: Path) -> None:
 async def test_a_server_that_says_nothing_is_away_and_no_check_that_hangs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = f"relay: {{next_hop: 'lmtp:unix:{tmp_path}/lmtp', connect_timeout_seconds: 0.2}}\n"
+    text = f"relay: {{next_hop: 'lmtp:unix:{tmp_path}/lmtp'}}\n"
     monkeypatch.setattr(connections, "_SECONDS", 0.2)
+    monkeypatch.setattr(SmtpNextHop, "connect_seconds", 0.2)
 
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(f"{tmp_path}/lmtp")

@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from nbstream.delivery import maildir
 from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.mail.message import Message
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.message_rows import normalize_address
@@ -31,6 +31,7 @@ from nbstream.web.users.links import LinkKeys
 from nbstream.web.users.preferences import UserPreferences
 from nbstream.web.users.settings import DigestSettings
 from tests.harness.mail_server import MailServer, open_mail_server
+from tests.harness.scripted import relay_at
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 SECTION: dict[str, Any] = {
@@ -121,7 +122,7 @@ async def open_digests(
     settings = DigestSettings(**{**SECTION, **section})
     quarantine, state = folder / "Quarantine", StateFile(folder)
     async with open_mail_server(lmtp=lmtp) as server:
-        next_hop: NextHop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=lmtp))
+        next_hop: NextHop = SmtpNextHop(relay_at(server.port, lmtp=lmtp))
         outcomes = Counter[DigestOutcome]()
         digests = Digests(
             section=settings,

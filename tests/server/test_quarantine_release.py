@@ -12,10 +12,10 @@ import pytest
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineFile, QuarantineNote
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import NbstreamError, NotReleased, RelayRefused, RelayUnavailable
 from nbstream.server.quarantine_release import release_message
-from tests.harness.scripted import Play, Relay
+from tests.harness.scripted import Play, Relay, relay_at
 
 CONTENT = b"Subject: x\r\n\r\nhello\r\n"
 ENVELOPE = Envelope(
@@ -97,7 +97,7 @@ async def test_a_next_hop_that_answers_each_recipient_gets_one_after_the_other(
     server = await play(
         script(f"{to_b}{DATA}S: 250 saved\n{to_c}{DATA}S: 452 full\n{to_c}{DATA}S: 250 saved"), lmtp=True
     )
-    next_hop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=True))
+    next_hop = SmtpNextHop(relay_at(server.port, lmtp=True))
 
     rest = await release_message(message, ENVELOPE, CONTENT, next_hop)
 

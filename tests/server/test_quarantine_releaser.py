@@ -8,7 +8,7 @@ import pytest
 
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import NextHop
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import RelayRefused, StoreUnavailable
 from nbstream.filter import Check, FeedbackOutcome, FeedbackResult
 from nbstream.mail.message import Message
@@ -16,7 +16,7 @@ from nbstream.policy.header import HeaderPolicy, MessageReader
 from nbstream.policy.settings import HeadersSettings
 from nbstream.policy.verdict import ModelState, Verdict
 from nbstream.server.quarantine_release import QuarantineReleaser
-from tests.harness.scripted import Play, Relay
+from tests.harness.scripted import Play, Relay, relay_at
 from tests.server.test_quarantine_release import ENVELOPE, put, script
 
 BEFORE = Check(
@@ -103,7 +103,7 @@ async def test_of_several_recipients_of_lmtp_those_after_a_refusal_wait_on(
         ),
         lmtp=True,
     )
-    next_hop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=True))
+    next_hop = SmtpNextHop(relay_at(server.port, lmtp=True))
     teacher = Teacher()
 
     with pytest.raises(RelayRefused):

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nbstream.daemon import config
-from nbstream.daemon.assembly.delivery import make_next_hop
-from nbstream.daemon.assembly.parts import open_one_shot_filter
+from nbstream.daemon.assembly.parts import make_next_hop, open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_header_policy, make_message_reader
 from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine import Quarantine

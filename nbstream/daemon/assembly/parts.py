@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from nbstream.correspondents.facts import FactHasher, KnownTime
 from nbstream.correspondents.store import CorrespondentStore
-from nbstream.daemon.assembly.delivery import make_next_hop
 from nbstream.daemon.assembly.filter import key_in, make_filter
 from nbstream.daemon.assembly.policy import make_own_model_names
 from nbstream.daemon.assembly.store import DAY_SECONDS, make_model, make_own_model, open_running_redis
+from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.quarantine import Quarantine
+from nbstream.delivery.settings import ServerNextHopSetting
 from nbstream.engine.choice import choose_engine
 from nbstream.filter.own_models.filters import OwnFilters
 from nbstream.filter.own_models.index import UserLabels
@@ -192,6 +193,17 @@ class Parts:
     def state(self) -> StateFile:
         """The file in the state folder with what has to outlive this process."""
         return StateFile(self.settings.state_dir)
+
+
+def make_next_hop(settings: Settings) -> NextHop:
+    """Return where mail goes next."""
+    if isinstance(settings.relay.next_hop, ServerNextHopSetting):
+        # Imported here, since commands for a quarantine before a Maildir need no SMTP client.
+        from nbstream.delivery.smtp_next_hop import SmtpNextHop  # noqa: PLC0415 - see above
+
+        return SmtpNextHop(settings.relay, max_connections=settings.limits.max_connections)
+    assert settings.maildir_folder is not None
+    return MaildirNextHop(settings.maildir_folder)
 
 
 def _make_correspondent_store(settings: Settings, client: Redis) -> CorrespondentStore | None:

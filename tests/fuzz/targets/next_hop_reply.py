@@ -11,12 +11,11 @@ import asyncio
 import re
 
 from nbstream.delivery.next_hop import SmtpPath, SmtpReply
-from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.errors import RelayRefused, RelayUnavailable
 from tests.fuzz.target import FuzzTarget
+from tests.harness.scripted import relay_at
 
-_RELAY = RelaySettings(connect_timeout_seconds=10.0, reply_timeout_seconds=10.0)
 _REPLY_LINE = re.compile(rb"\d{3}[ -][\x20-\x7e]*")
 _COMPLETE = re.compile(rb"(?:\A|\n)\d{3}(?:[^-\d\n][^\n]*)?\n\Z")
 _CONTENT = b"Subject: x\r\n\r\n.text\r\n"
@@ -52,8 +51,8 @@ async def _relay(replies: list[bytes], *, lmtp: bool) -> None:
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    host, port = server.sockets[0].getsockname()
-    next_hop = SmtpNextHop(SmtpServer(host, port, lmtp=lmtp), _RELAY, max_connections=1)
+    port = server.sockets[0].getsockname()[1]
+    next_hop = SmtpNextHop(relay_at(port, lmtp=lmtp, reply_timeout_seconds=10.0), max_connections=1)
     try:
         for _ in range(2):  # the second message may use the connection of the first one
             replies_to_client = await _send(next_hop, recipients=2 if lmtp else 1)

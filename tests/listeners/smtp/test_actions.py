@@ -15,8 +15,7 @@ from redis.asyncio import Redis
 
 from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
-from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
@@ -26,6 +25,7 @@ from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Action
+from tests.harness.scripted import relay_at
 from tests.harness.sink import Sink, open_sink
 from tests.harness.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
@@ -59,7 +59,7 @@ async def before_server(
 ) -> AsyncIterator[RunningSmtp]:
     """Such a listener whose next hop is an SMTP server, or an LMTP server."""
     async with open_sink(sink, lmtp=lmtp) as port:
-        next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port, lmtp=lmtp), RelaySettings(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(relay_at(port, lmtp=lmtp))
         async with taught(client, folder, next_hop=next_hop, **options) as smtp:
             yield smtp
 

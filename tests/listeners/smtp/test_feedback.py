@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.server.connections import Teachers
 from nbstream.server.runtime import FeedbackAddresses, Runtime
 from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.harness.disputes import DISPUTED, teach_dispute
 from tests.harness.runtimes import LOOPBACK, make_runtime
+from tests.harness.scripted import relay_at
 from tests.harness.smtp_listener import HAM, SPAM, RunningSmtp, open_smtp_listener
 
 PRIZE = b"Message-ID: <1@x>\r\nFrom: win@example.com\r\nSubject: prize\r\n\r\nClaim your free prize now\r\n"
@@ -99,7 +99,7 @@ async def test_feedback_travels_alone(smtp: RunningSmtp, first: str, second: str
 
 
 async def test_feedback_is_learned_while_the_next_hop_is_away(client: Redis, tmp_path: Path) -> None:
-    away = SmtpNextHop(SmtpServer("127.0.0.1", 1), RelaySettings(connect_timeout_seconds=1))
+    away = SmtpNextHop(relay_at(1))
     async with open_smtp_listener(client, tmp_path / "m", away) as smtp:
         assert (await smtp.send(wrap_as_forward(PRIZE), SPAM)).startswith("250 2.0.0 learned")
 

@@ -15,12 +15,12 @@ from typing import Any, cast
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery.settings import RelaySettings
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.listeners.smtp.connection import SmtpConnection
 from nbstream.listeners.smtp.session import SmtpSession
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
+from tests.harness.scripted import relay_at
 from tests.harness.scripted_server import ScriptedServer
 from tests.harness.smtp_listener import RunningSmtp, open_smtp_listener
 from tests.harness.waiting import DEADLINE_SECONDS, until
@@ -243,7 +243,7 @@ async def open_smtp_listener_before(transcript: str, client: Redis, maildir: Pat
     server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()])
     await server.start()
     try:
-        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), RelaySettings(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(relay_at(server.port))
         async with open_smtp_listener(client, maildir, next_hop) as smtp:
             yield smtp
             await server.played()
@@ -259,7 +259,7 @@ async def open_smtp_listener_before_lmtp(
     server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + textwrap.dedent(transcript).strip()], lmtp=True)
     await server.start()
     try:
-        next_hop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=True))
+        next_hop = SmtpNextHop(relay_at(server.port, lmtp=True))
         async with open_smtp_listener(client, maildir, next_hop) as smtp:
             yield smtp
             await server.played()
@@ -340,7 +340,7 @@ async def test_a_next_hop_that_goes_away_between_recipients_is_451_to_the_end(
     server = ScriptedServer(["C: NOOP\nS: 250 ok\n" + begun, "C: MAIL FROM:<a@b>\nS: drop"])
     await server.start()
     try:
-        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), RelaySettings(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(relay_at(server.port))
         async with open_smtp_listener(client, tmp_path / "m", next_hop) as smtp:
             dialogue = await smtp.talk()
             await dialogue.hello()
@@ -376,7 +376,7 @@ async def test_the_next_hop_may_take_longer_than_a_client_may(client: Redis, tmp
     )
     await server.start()
     try:
-        next_hop = SmtpNextHop(SmtpServer(server.host, server.port), RelaySettings(connect_timeout_seconds=5))
+        next_hop = SmtpNextHop(relay_at(server.port))
         async with open_smtp_listener(client, tmp_path / "m", next_hop, **{name: 0.2}) as smtp:
             dialogue = await smtp.talk()
             await dialogue.begin()

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
+from tests.harness.scripted import relay_at
 from tests.harness.smtp_listener import RunningSmtp, open_smtp_listener
 
 RECIPIENTS = ("one@b.example", "two@b.example", "three@b.example")
@@ -113,7 +114,7 @@ async def deliver(smtp: RunningSmtp, recipients: list[str]) -> list[str]:
 async def test_a_server_that_leaves_at_any_byte(third: int, client: Redis, tmp_path: Path) -> None:
     server = LeavingServer()
     async with server.running() as port:
-        next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port, lmtp=True))
+        next_hop = SmtpNextHop(relay_at(port, lmtp=True))
         async with open_smtp_listener(client, tmp_path / "m", next_hop) as smtp:
             for bytes_left in range(third, SPOKEN_BYTES + 1, 3):
                 server.leave()
@@ -135,7 +136,7 @@ async def test_mail_in_flight_is_finished_by_a_drain(client: Redis, tmp_path: Pa
     server = LeavingServer()
     server.bytes_left = 1 << 20
     async with server.running() as port:
-        next_hop = SmtpNextHop(SmtpServer("127.0.0.1", port, lmtp=True))
+        next_hop = SmtpNextHop(relay_at(port, lmtp=True))
         async with open_smtp_listener(client, tmp_path / "m", next_hop) as smtp:
             dialogues = [await smtp.talk() for _ in range(50)]
             for dialogue in dialogues:

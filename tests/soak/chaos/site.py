@@ -29,7 +29,7 @@ state_dir: {folder}/state
 workers: {workers}
 drain_seconds: 5
 redis: {redis}
-relay: {{next_hop: "{next_hop}", connect_timeout_seconds: 2, reply_timeout_seconds: 4}}
+relay: {{next_hop: "{next_hop}", reply_timeout_seconds: 4}}
 listeners:
   smtp: {{listen: "127.0.0.1:{smtp}"}}
   http: {{listen: "127.0.0.1:{http}"}}

@@ -14,7 +14,7 @@ from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
-from nbstream.delivery.smtp_next_hop import SmtpNextHop, SmtpServer
+from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.mail.message import Message
@@ -32,6 +32,7 @@ from tests.harness.digest_site import without_detail
 from tests.harness.listener_filters import OpenFilter, open_filter
 from tests.harness.mail_server import MailServer, open_mail_server
 from tests.harness.runtimes import make_runtime
+from tests.harness.scripted import relay_at
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 RAW = b"From: Shop <shop@example.net>\r\nSubject: =?utf-8?q?50_=E2=82=AC?=\r\n\r\nhello\r\n"
@@ -76,7 +77,7 @@ async def open_held_mail(
         ) as opened,
         open_mail_server(lmtp=lmtp) as server,
     ):
-        next_hop: NextHop = SmtpNextHop(SmtpServer(server.host, server.port, lmtp=lmtp))
+        next_hop: NextHop = SmtpNextHop(relay_at(server.port, lmtp=lmtp))
         runtime = make_runtime(opened.spam_filter)
         waiting, outcomes = Quarantine(folder / "Quarantine"), []
 
