@@ -78,7 +78,7 @@ It was chosen together with the lesson weights; see docs/experiments.md, "Lesson
 
 @dataclass(frozen=True, slots=True)
 class TokenCounts:
-    """The counts of a message's tokens, as a model's mirror has them now.
+    """The counts of a message's tokens, as the memory of this process has them now.
 
     ``rows`` has the shape (tokens, classes), in the order of ``Tokens.all``.
     """

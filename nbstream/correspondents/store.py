@@ -21,14 +21,14 @@ from nbstream.correspondents.sent_mail import SentMail, read_sent
 from nbstream.errors import StoreUnavailable
 from nbstream.mail.addresses import canonical_address
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.mirror.follower import Followed
+from nbstream.store.follower.follower import Followed
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.mail.message import Message
-    from nbstream.store.mirror.follower import StreamEntries
+    from nbstream.store.follower.follower import StreamEntries
 
 _log = logging.getLogger(__name__)
 

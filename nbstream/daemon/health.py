@@ -101,7 +101,7 @@ class HealthCheck:
         """Return the health of this process at this moment. The next hop may be asked; see ``NextHop.problem``."""
         findings = (*self.redis_findings(), *await self.other_findings())
         takes_mail = not any(finding.check in {NEXT_HOP_AWAY.check, DRAINING.check} for finding in findings)
-        return Health(takes_mail and self._parts.mirror.totals is not None, findings)
+        return Health(takes_mail and self._parts.counts.totals is not None, findings)
 
     async def other_findings(self) -> Sequence[Finding]:
         """Return what is degraded but the use of Redis. The next hop may be asked; see ``NextHop.problem``."""
@@ -124,9 +124,9 @@ class HealthCheck:
 
     def redis_findings(self) -> Sequence[Finding]:
         """Return what is degraded in the use of Redis, without asking it."""
-        mirror = self._parts.mirror
-        if not mirror.is_current:
-            return [NOT_LOADED() if mirror.totals is None else NOT_FOLLOWED(seconds=mirror.lag_seconds)]
+        counts = self._parts.counts
+        if not counts.is_current:
+            return [NOT_LOADED() if counts.totals is None else NOT_FOLLOWED(seconds=counts.lag_seconds)]
         if self._parts.clients.primary.is_replica:
             return [ONLY_REPLICA()]
         return [WRITES_REFUSED()] if self._writes_are_refused() else []

@@ -161,7 +161,7 @@ class _WebMaker:
             configured_addresses=listener_addresses(settings),
             bound_addresses=parts.bound_addresses,
             redis_address=settings.redis.display_url,
-            mirror=parts.mirror,
+            counts=parts.counts,
             metrics=context.registry.collect,
         )
         views: list[View] = [
@@ -177,7 +177,7 @@ class _WebMaker:
             MessageView(message_lookups, quarantine, self._message_handler),
             ThresholdsView(
                 settings.model.name,
-                lambda: parts.mirror.loaded_prequential_scores,
+                lambda: parts.counts.loaded_prequential_scores,
                 lookups.model_state,
                 lambda: self._runtime().rules,
             ),

@@ -136,33 +136,33 @@ class ModelLookups:
 
     def model_status(self) -> ModelStatus | None:
         """Return the state of the model; None before it is loaded."""
-        mirror, state = self.parts.mirror, self.model_state()
+        counts, state = self.parts.counts, self.model_state()
         if state is None:
             return None
         return ModelStatus(
             self.settings.model.name,
             state,
-            mirror.vocabulary_size,
-            self.policy().default_policy.thresholds(mirror.loaded_prequential_scores),
-            mirror.lag_seconds,
+            counts.vocabulary_size,
+            self.policy().default_policy.thresholds(counts.loaded_prequential_scores),
+            counts.lag_seconds,
         )
 
     def model_state(self) -> ModelState | None:
         """Return how much the model has learned; None before it is loaded."""
-        totals = self.parts.mirror.totals
+        totals = self.parts.counts.totals
         if totals is None:
             return None
-        automatic = self.parts.mirror.automatic_totals if self.parts.autolearner else None
+        automatic = self.parts.counts.automatic_totals if self.parts.autolearner else None
         return model_state(totals, self.policy().min_learned, automatic)
 
     def findings(self) -> Sequence[Finding]:
         """Return what is not as it should be with what the model has learned, and with its budgets."""
-        mirror, policy, state = self.parts.mirror, self.policy(), self.model_state()
-        if mirror.totals is None or state is None:
+        counts, policy, state = self.parts.counts, self.policy(), self.model_state()
+        if counts.totals is None or state is None:
             return []
         found = [
-            *learned_findings(state, mirror.totals.vocabulary_size, self.settings.model.max_tokens),
-            *budget_findings(mirror.loaded_prequential_scores, mirror.totals, policy),
+            *learned_findings(state, counts.totals.vocabulary_size, self.settings.model.max_tokens),
+            *budget_findings(counts.loaded_prequential_scores, counts.totals, policy),
         ]
         return [finding for finding in found if finding.severity is not Severity.OK]
 
@@ -182,7 +182,7 @@ class ModelLookups:
 
     def autolearned(self) -> Mapping[str, int] | None:
         """Return how many messages of each class were learned without people; None where none are to be."""
-        totals = self.parts.mirror.automatic_totals or Totals()
+        totals = self.parts.counts.automatic_totals or Totals()
         return totals.messages_by_label() if self.parts.autolearner else None
 
     async def find_suspects(self, message_keys: Iterable[str]) -> Sequence[Suspect]:

@@ -60,7 +60,7 @@ async def warn_about_durability(parts: ServerParts, wait_replicas: int) -> None:
     """Log what an external server would lose, as soon as it can be reached; the embedded one loses nothing."""
     if parts.clients.embedded:
         return
-    await parts.mirror.loaded.wait()
+    await parts.counts.loaded.wait()
     try:
         for risk in await durability_risks(parts.clients.client, wait_replicas):
             _log.warning("%s", risk)
@@ -70,7 +70,7 @@ async def warn_about_durability(parts: ServerParts, wait_replicas: int) -> None:
 
 async def _wait_until_loaded(parts: ServerParts) -> None:
     """Return when there are counts to score mail with, the sender lists, and what is known of correspondents."""
-    await parts.mirror.loaded.wait()
+    await parts.counts.loaded.wait()
     await parts.sender_lists.loaded.wait()
     if parts.correspondents:
         await parts.correspondents.loaded.wait()
@@ -100,7 +100,7 @@ class Server:
     @property
     def is_loaded(self) -> bool:
         """Whether there are counts to score mail with."""
-        return self._parts.mirror.totals is not None
+        return self._parts.counts.totals is not None
 
     def stop(self) -> None:
         """Begin to drain."""

@@ -19,8 +19,8 @@ from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.filter.own_models.metrics import OwnModelMetrics
 from nbstream.server.background import BackgroundTasks
 from nbstream.server.listener import ListenerContext
-from nbstream.store.mirror.eviction import Evictor
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
+from nbstream.store.follower.eviction import Evictor
 from nbstream.store.sender_lists import FollowedSenderLists
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nbstream.engine.choice import Engine
     from nbstream.filter import Autolearner, FilterObserver, FilterPolicy
     from nbstream.server.runtime import Runtime
-    from nbstream.store.mirror.follower import Followed
+    from nbstream.store.follower.follower import Followed
 
 
 class ServerParts(Parts):
@@ -56,14 +56,9 @@ class ServerParts(Parts):
         """Where each open listener with a socket listens, with the port that the system chose."""
 
     @cached_property
-    def mirror(self) -> Mirror:
+    def counts(self) -> FollowedCounts:
         """The counts in memory."""
-        return Mirror(self.model, self.engine.native_library)
-
-    @property
-    def counts(self) -> Mirror:
-        """What looks up the counts."""
-        return self.mirror
+        return FollowedCounts(self.model, self.engine.native_library)
 
     @cached_property
     def sender_lists(self) -> FollowedSenderLists:
@@ -86,7 +81,7 @@ class ServerParts(Parts):
         """What learns without people; None where nothing does."""
         if self.settings.autolearn is None:
             return None
-        return make_autolearner(self.settings, self.model, self.mirror, self.metrics.filter.autolearned)
+        return make_autolearner(self.settings, self.model, self.counts, self.metrics.filter.autolearned)
 
     @property
     def observer(self) -> FilterObserver:
@@ -98,7 +93,7 @@ class ServerParts(Parts):
     def followed(self) -> Sequence[Followed]:
         """What the follower keeps equal to Redis."""
         correspondents = [self.correspondents] if self.correspondents else []
-        return (self.sender_lists, self.mirror, *super().followed, *correspondents)
+        return (self.sender_lists, self.counts, *super().followed, *correspondents)
 
     @cached_property
     def quarantine(self) -> Quarantine:
@@ -109,10 +104,10 @@ class ServerParts(Parts):
     def export_state(self, policy: Callable[[], FilterPolicy]) -> None:
         """Export the state of all that is in memory; ``policy`` returns the one in force."""
         registry = self.metrics.registry
-        ModelGauges(registry, self.mirror, self.clients.primary, policy)
+        ModelGauges(registry, self.counts, self.clients.primary, policy)
         OwnModelMetrics(registry, self.own_models)
         if self.autolearner:
-            AutolearnGauges(registry, self.mirror)
+            AutolearnGauges(registry, self.counts)
         if self.correspondents:
             self.metrics.correspondents.show(self.correspondents)
 
@@ -178,7 +173,7 @@ def _start_chores(parts: ServerParts, runtime: Callable[[], Runtime]) -> None:
         background.every("own model expiry", 3600.0, partial(index.remove_unused, unused_days), waits_first=True)
     max_tokens = settings.model.max_tokens
     if max_tokens is not None:
-        evictor = Evictor(parts.model, parts.mirror, max_tokens, metrics.store.evicted)
+        evictor = Evictor(parts.model, parts.counts, max_tokens, metrics.store.evicted)
         background.every("evictor", 0.0, evictor.step)
 
 
@@ -188,7 +183,7 @@ def _start_implicit_ham(parts: ServerParts, kept_seconds: float) -> None:
     walk = ImplicitHamWalk(learner, parts.recent_messages.oldest_between, kept_seconds)
 
     async def walk_when_loaded() -> None:
-        await parts.mirror.loaded.wait()
+        await parts.counts.loaded.wait()
         await walk.step()
 
     parts.background.every("implicit ham", 60.0, walk_when_loaded)

@@ -1,7 +1,7 @@
 """The filter: one object with three verbs, check, learn and unlearn. All listeners use it.
 
 Rules: ``check`` makes no network request. ``learn`` and ``unlearn`` return only when the change is durable in
-Redis and the mirror of this process has it. Both may be repeated: the second call changes nothing and says so,
+Redis and the follower of this process has it. Both may be repeated: the second call changes nothing and says so,
 unless a person reinforces.
 """
 

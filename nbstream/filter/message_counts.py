@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class CountSource(Protocol):
-    """A source of counts: the mirror in a daemon, Redis itself in a one-shot command."""
+    """A source of counts: the memory of a daemon, Redis itself in a one-shot command."""
 
     @property
     def native_table(self) -> Table | None:

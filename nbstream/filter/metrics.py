@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.thresholds import PrequentialScores
     from nbstream.store.connection import Primary
-    from nbstream.store.mirror.mirror import Mirror
+    from nbstream.store.follower.counts import FollowedCounts
 
 
 _STAGE_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
@@ -148,16 +148,20 @@ def _disagrees(verdict: Verdict, label: str) -> bool:
     return verdict is Verdict.UNSURE or verdict.is_spam != (label == "spam")
 
 
-# Gauges of model, mirror, thresholds, calibration and budgets. Names are a contract.
+# Gauges of model, follower, thresholds, calibration and budgets. Names are a contract.
 
 
 class ModelGauges:
-    """Gauges of the model, the mirror and the thresholds."""
+    """Gauges of the model, the follower and the thresholds."""
 
     def __init__(
-        self, registry: MetricsRegistry, mirror: Mirror, primary: Primary, policy: Callable[[], FilterPolicy]
+        self,
+        registry: MetricsRegistry,
+        counts: FollowedCounts,
+        primary: Primary,
+        policy: Callable[[], FilterPolicy],
     ) -> None:
-        self._mirror = mirror
+        self._counts = counts
         self._primary = primary
         self._filter_policy = policy
         self._messages = StateGauge(
@@ -206,16 +210,16 @@ class ModelGauges:
     def _refresh(self) -> None:
         policy, prequential_scores, totals = (
             self._filter_policy(),
-            self._mirror.loaded_prequential_scores,
-            self._mirror.totals,
+            self._counts.loaded_prequential_scores,
+            self._counts.totals,
         )
         self._messages_needed.set({(label,): policy.min_learned.get(label, 0) for label in CLASSES})
         if totals is not None:
             self._messages.set({(label,): totals.messages[column] for column, label in enumerate(CLASSES)})
             self._tokens.set({(): totals.vocabulary_size})
             self._prequential_scores.set(prequential_scores)
-        self._lag.set(self._mirror.lag_seconds)
-        self._redis_up.set(self._mirror.is_current and not self._primary.is_replica)
+        self._lag.set(self._counts.lag_seconds)
+        self._redis_up.set(self._counts.is_current and not self._primary.is_replica)
         thresholds = policy.default_policy.thresholds(prequential_scores)
         named = {"unsure": thresholds.unsure, "spam": thresholds.spam, "reject": thresholds.reject}
         self._threshold.set({(name,): value for name, value in named.items() if value is not None})
@@ -227,10 +231,10 @@ class ModelGauges:
 
 
 class AutolearnGauges:
-    """Gauges of what was learned without people; without values before the mirror has loaded it."""
+    """Gauges of what was learned without people; without values before the follower has loaded it."""
 
-    def __init__(self, registry: MetricsRegistry, mirror: Mirror) -> None:
-        self._mirror = mirror
+    def __init__(self, registry: MetricsRegistry, counts: FollowedCounts) -> None:
+        self._counts = counts
         self._messages = StateGauge(
             registry,
             "nbstream_autolearn_messages",
@@ -245,7 +249,7 @@ class AutolearnGauges:
         registry.refresh_by(self._refresh)
 
     def _refresh(self) -> None:
-        totals = self._mirror.automatic_totals
+        totals = self._counts.automatic_totals
         if totals is None:
             return
         self._messages.set({(label,): totals.messages[column] for column, label in enumerate(CLASSES)})
@@ -256,7 +260,7 @@ _BIN_EDGES = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 
 
 
 class PrequentialScoreGauges:
-    """Gauges of the stored prequential scores, the same in every process; none before the mirror has loaded them.
+    """Gauges of the stored prequential scores, the same in every process; none before they are loaded.
 
     A bin is named after its ends: ``0.9-0.95`` is 0.9 <= P(spam) < 0.95, and the last bin includes 1. In a
     calibrated model the number of spam messages in a bin is the sum of the probabilities of its messages.

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from nbstream.bayes.counts import NO_CHANGE
 from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES, SenderPattern
 from nbstream.policy.sender_lists import ListEntry, ListKind, OwnerList
+from nbstream.store.follower.follower import Followed, position_of
 from nbstream.store.lua import lua_script
-from nbstream.store.mirror.follower import Followed, position_of
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from nbstream.store.mirror.follower import StreamEntries
+    from nbstream.store.follower.follower import StreamEntries
     from nbstream.store.model.keys import ModelKeys
 
 MAX_ALL_ENTRIES = 200_000

@@ -14,7 +14,7 @@ from nbstream.correspondents.sent_mail import SentMail
 from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, record_sent
 from nbstream.store.connection import ConnectionOptions, open_client
 from tests.correspondents.mail import ANN, BOB, HASHER, KNOWN, OURS, READER, answer, message, sent
-from tests.harness.mirrors import following
+from tests.harness.followers import following
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import until
 

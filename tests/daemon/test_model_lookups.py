@@ -34,18 +34,18 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
     )
     parts = ServerParts(settings, RedisClients(client, client), DaemonMetrics.create(PYTHON), PYTHON)
     assert parts.autolearner
-    mirror = parts.mirror
+    followed = parts.counts
     async with AsyncExitStack() as stack:
         for work in (parts.follower, parts.recent_messages):
             stack.push_async_callback(ended, asyncio.create_task(work.run()))
         learning = asyncio.create_task(parts.autolearner.run())
         stack.push_async_callback(ended, learning)
-        await until(mirror.loaded.is_set)
+        await until(followed.loaded.is_set)
         for label, raw in letters(60):
             await parts.spam_filter.learn(Message.parse(raw), label, "test")
         for _, raw in letters(10, seed=8):
             await parts.spam_filter.check(Message.parse(raw))
-        await until(lambda: mirror.automatic_totals is not None and any(mirror.automatic_totals.token_weights))
+        await until(lambda: followed.automatic_totals is not None and any(followed.automatic_totals.token_weights))
         await ended(learning)
 
         check = await parts.spam_filter.check(Message.parse(next(letters(1, seed=9))[1]))
@@ -56,7 +56,7 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
             for _, raw in letters(10, seed=8)
             if (found := await parts.model.entry(Message.parse(raw).key))
         ]
-        totals = mirror.automatic_totals
+        totals = followed.automatic_totals
         assert totals
         assert totals.messages_by_label() == {"ham": learned.count("ham"), "spam": learned.count("spam")}
         assert learned

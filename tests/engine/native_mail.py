@@ -1,4 +1,4 @@
-"""The native mirror of ``nbstream.mail``, asked by function, and what Python says to the same."""
+"""The native version of ``nbstream.mail``, asked by function, and what Python says to the same."""
 
 from __future__ import annotations
 

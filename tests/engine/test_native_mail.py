@@ -1,4 +1,4 @@
-"""The native mirror of ``nbstream.mail`` gives the same bytes as Python, or leaves a question to it."""
+"""The native version of ``nbstream.mail`` gives the same bytes as Python, or leaves a question to it."""
 
 from __future__ import annotations
 

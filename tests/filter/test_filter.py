@@ -34,14 +34,14 @@ from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.tokens.tokens import Tokens
 from tests.harness.filters import PRIZE, Together, labelled, make_filter, with_parts
+from tests.harness.followers import running
 from tests.harness.letters import letters
-from tests.harness.mirrors import running
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
 
@@ -140,12 +140,12 @@ async def test_the_calibration_learns_the_score_before_the_first_label(client: R
     assert await prequential_scores(model) == checked
 
 
-async def test_counts_in_redis_and_in_a_mirror_give_the_same_checks_to_the_last_bit(client: Redis) -> None:
+async def test_counts_in_redis_and_in_a_follower_give_the_same_checks_to_the_last_bit(client: Redis) -> None:
     direct = make_filter(client)
-    async with running(Mirror(Model(client, "test", 3600))) as mirror:
-        mirrored = make_filter(client, counts=mirror)
+    async with running(FollowedCounts(Model(client, "test", 3600))) as followed:
+        following = make_filter(client, counts=followed)
         for label, raw in letters(30):
-            lesson = await mirrored.learn(Message.parse(raw), label, "test")
+            lesson = await following.learn(Message.parse(raw), label, "test")
             assert await direct.check(Message.parse(raw)) == lesson.after
 
 

@@ -17,12 +17,12 @@ from nbstream.filter import FeedbackOutcome, FeedbackResult, Filter
 from nbstream.filter.lesson_plan import Feedback, LessonPlanner
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from tests.harness.algebra import live_entries, stored, summed
 from tests.harness.filters import PRIZE, make_filter, with_parts
+from tests.harness.followers import running
 from tests.harness.letters import letters
-from tests.harness.mirrors import running
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import DEADLINE_SECONDS
@@ -82,12 +82,12 @@ async def test_lessons_that_come_together_are_those_that_come_one_after_another_
     client: Redis,
 ) -> None:
     model = Model(client, "test", 3600)
-    async with running(Mirror(Model(client, "test", 3600))) as mirror:
-        together = await learn_together(make_filter(client, counts=mirror), LETTERS)
-        in_mirror, counts = mirror.snapshot(), await stored(model)
+    async with running(FollowedCounts(Model(client, "test", 3600))) as followed:
+        together = await learn_together(make_filter(client, counts=followed), LETTERS)
+        in_memory, counts = followed.snapshot(), await stored(model)
     entries, changes = await live_entries(model), await client.xlen(model.keys.changes)
     assert counts == await summed(model)
-    assert dict(zip(in_mirror[0], in_mirror[1][:, 0].tolist(), strict=True)).items() >= counts[0]["ham"].items()
+    assert dict(zip(in_memory[0], in_memory[1][:, 0].tolist(), strict=True)).items() >= counts[0]["ham"].items()
     await client.flushall()
 
     one_by_one = make_filter(client)

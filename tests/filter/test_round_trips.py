@@ -1,4 +1,4 @@
-"""How often a lesson waits for Redis, where its filter has a mirror."""
+"""How often a lesson waits for Redis, where its filter has a follower."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from redis.asyncio import Redis
 from nbstream.filter import FeedbackResult
 from nbstream.mail.message import Message
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from tests.harness.filters import PRIZE, make_filter
+from tests.harness.followers import running
 from tests.harness.letters import letters
-from tests.harness.mirrors import running
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
 
@@ -29,10 +29,10 @@ async def test_a_lesson_takes_one_round_trip_and_relearning_and_unlearning_two(
 
     async with (
         Proxy(shared_redis.socket, tmp_path / "s", count) as way,
-        running(Mirror(Model(client, "test", 3600))) as mirror,
+        running(FollowedCounts(Model(client, "test", 3600))) as followed,
     ):
         counted = open_client(ConnectionOptions(way.url))
-        spam_filter = make_filter(counted, counts=mirror)
+        spam_filter = make_filter(counted, counts=followed)
         for label, raw in letters(5):  # Redis knows the script then, and the connection is open
             await spam_filter.learn(Message.parse(raw), label, "test")
 

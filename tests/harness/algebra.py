@@ -1,4 +1,4 @@
-"""The state of a model in Redis, the same state summed over its ledger, and a mirror: all must be equal."""
+"""The state of a model in Redis, the same state summed over its ledger, and a follower: all must be equal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from nbstream.bayes.columns import CLASSES, label_of
 from nbstream.bayes.counts import is_sum
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 
@@ -88,18 +88,18 @@ async def prequential_scores_of_entries(model: Model) -> dict[str, set[bytes]]:
     }
 
 
-async def equals_redis_exactly(mirror: Mirror, model: Model) -> bool:
-    """Whether the mirror holds the counts and prequential scores that are in Redis, and the same totals."""
+async def equals_redis_exactly(followed: FollowedCounts, model: Model) -> bool:
+    """Whether the follower holds the counts and prequential scores that are in Redis, and the same totals."""
     counts, _ = await stored(model)
     names = list({name for of_class in counts.values() for name in of_class})
-    rows, totals = await mirror.look_up_columns(names)
+    rows, totals = await followed.look_up_columns(names)
     people, _ = await model.stored_totals()
     return (
         rows.tolist() == [[counts.get(column, {}).get(name, 0) for column in totals.columns] for name in names]
         and totals == people.in_columns(totals.columns)
-        and mirror.totals == await model.totals()
+        and followed.totals == await model.totals()
         and all(
-            {score.pack() for score in mirror.loaded_prequential_scores[label].scores()} == firsts
+            {score.pack() for score in followed.loaded_prequential_scores[label].scores()} == firsts
             for label, firsts in (await prequential_scores(model)).items()
         )
     )

@@ -23,7 +23,7 @@ from nbstream.filter import (
 from nbstream.filter.message_counts import LessonStore
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.tokens.tokenizer import Tokenizer
@@ -34,7 +34,7 @@ PRIZE = Message.parse(b"From: win@example.com\nSubject: prize\n\nClaim your free
 def make_filter(
     client: Redis,
     observer: FilterObserver | None = None,
-    counts: Mirror | None = None,
+    counts: FollowedCounts | None = None,
     checked_messages: RecentMessages | None = None,
     check_queue: CheckQueue | None = None,
 ) -> Filter:

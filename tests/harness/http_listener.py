@@ -1,4 +1,4 @@
-"""An HTTP listener with all of its real parts: Redis, mirror, filter, memory."""
+"""An HTTP listener with all of its real parts: Redis, follower, filter, memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from nbstream.filter import Filter
 from nbstream.server.http.listener import HttpListener
 from nbstream.server.runtime import Runtime
 from nbstream.server.sockets import bound_address, open_listening_socket
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.recent.checked_messages import RecentMessages
 from tests.harness.waiting import DEADLINE_SECONDS, ended
 
@@ -58,7 +58,7 @@ class RunningHttpListener:
     listener: HttpListener
     address: str
     metrics: DaemonMetrics
-    mirror: Mirror
+    followed: FollowedCounts
     memory: RecentMessages
     spam_filter: Filter
     runtime: Runtime
@@ -130,7 +130,7 @@ async def open_http(
 ) -> AsyncIterator[RunningHttpListener]:
     """Run a listener with a model that needs one message of each class; ``change`` edits the settings' values.
 
-    ``follow=False`` leaves the mirror empty.
+    ``follow=False`` leaves the follower empty.
     """
     values: dict[str, Any] = {"state_dir": str(folder), "model": {"min_learned": {"ham": 1, "spam": 1}}}
     values["listeners"] = {"http": {"listen": "127.0.0.1:0"}}
@@ -144,7 +144,7 @@ async def open_http(
         tasks = [asyncio.create_task(parts.recent_messages.run())]
         if follow:
             tasks.append(asyncio.create_task(parts.follower.run()))
-            await parts.mirror.loaded.wait()
+            await parts.counts.loaded.wait()
         for task in tasks:
             stack.push_async_callback(ended, task)
         runtime = make_runtime(settings, parts.spam_filter, own_models=parts.own_models)
@@ -159,7 +159,7 @@ async def open_http(
             listener,
             str(bound_address(address, listening)),
             metrics,
-            parts.mirror,
+            parts.counts,
             parts.recent_messages,
             runtime.spam_filter,
             runtime,

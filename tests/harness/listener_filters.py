@@ -13,41 +13,41 @@ from nbstream.bayes.calibration import Calibration
 from nbstream.bayes.classifier import Classifier
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.filter import Filter, FilterParts, FilterPolicy
-from nbstream.store.mirror.follower import Follower
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
+from nbstream.store.follower.follower import Follower
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
 class OpenFilter:
-    """A filter with its model and mirror."""
+    """A filter with its model and followed."""
 
     spam_filter: Filter
     model: Model
-    mirror: Mirror
+    followed: FollowedCounts
 
 
 @asynccontextmanager
 async def open_filter(
     client: Redis, metrics: DaemonMetrics, policy: FilterPolicy, *, follow: bool
 ) -> AsyncIterator[OpenFilter]:
-    """A filter over the model of that Redis; without ``follow`` its mirror stays empty."""
+    """A filter over the model of that Redis; without ``follow`` its follower stays empty."""
     async with AsyncExitStack() as stack:
         model = Model(client, "test", 3600)
-        mirror = Mirror(model)
+        followed = FollowedCounts(model)
         if follow:
-            task = asyncio.create_task(Follower(client, [mirror]).run())
+            task = asyncio.create_task(Follower(client, [followed]).run())
             stack.push_async_callback(asyncio.wait, [task])
             stack.callback(task.cancel)
-            await mirror.loaded.wait()
+            await followed.loaded.wait()
         parts = FilterParts(
             tokenizer=Tokenizer(),
             classifier=Classifier(),
             calibration=Calibration(),
             model=model,
-            counts=mirror,
+            counts=followed,
             observer=metrics.filter,
         )
         spam_filter = Filter(parts, policy)
-        yield OpenFilter(spam_filter, model, mirror)
+        yield OpenFilter(spam_filter, model, followed)

@@ -17,7 +17,7 @@ from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.own_models.names import NameTemplate, OwnModelNames
 from nbstream.server.background import BackgroundTasks
 from nbstream.store.connection import client_of
-from nbstream.store.mirror.follower import Followed, Follower
+from nbstream.store.follower.follower import Followed, Follower
 from nbstream.store.model.model import Model
 from tests.harness.filters import make_filter
 
@@ -74,7 +74,7 @@ async def open_site(
         for part in (models.listed, *models.buckets):
             of_clients.setdefault(client_of(client, part.stream), []).append(part)
         for of_client, parts in of_clients.items():
-            background.start("mirror", Follower(of_client, parts).run)
+            background.start("follower", Follower(of_client, parts).run)
     try:
         yield Site(common, models, OwnFilters(common, names, models, wait_seconds=5.0))
     finally:

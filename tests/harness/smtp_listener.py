@@ -1,4 +1,4 @@
-"""The SMTP listener with everything real behind it: Redis, mirror, filter, next hop."""
+"""The SMTP listener with everything real behind it: Redis, follower, filter, next hop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.limits import BytesInFlight, ListenerLimits
 from nbstream.server.sockets import open_listening_socket
 from nbstream.store.connection import primary_of
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from tests.harness.listener_filters import open_filter
 from tests.harness.redis.access import Certificates
@@ -80,7 +80,7 @@ class RunningSmtp:
     listener: SmtpListener
     spam_filter: Filter
     model: Model
-    mirror: Mirror
+    followed: FollowedCounts
     metrics: DaemonMetrics
     maildir: Path
     stack: AsyncExitStack = field(repr=False)
@@ -193,7 +193,7 @@ class Dialogue:
 async def open_smtp_listener(
     client: Redis, maildir: Path, next_hop: NextHop | None = None, **options: Any
 ) -> AsyncIterator[RunningSmtp]:
-    """Start an SMTP listener with everything real behind it; ``follow=False`` leaves the mirror empty.
+    """Start an SMTP listener with everything real behind it; ``follow=False`` leaves the follower empty.
 
     The other options are those of its parts.
     """
@@ -213,8 +213,8 @@ async def open_smtp_listener(
     async with AsyncExitStack() as stack:
         filter_policy = FilterPolicy(policy, min_learned, tuple(rule.treatment.policy for rule in rules.rules))
         opened = await stack.enter_async_context(open_filter(client, metrics, filter_policy, follow=follow))
-        spam_filter, model, mirror = opened.spam_filter, opened.model, opened.mirror
-        ModelGauges(metrics.registry, mirror, primary_of(client), lambda: filter_policy)
+        spam_filter, model, followed = opened.spam_filter, opened.model, opened.followed
+        ModelGauges(metrics.registry, followed, primary_of(client), lambda: filter_policy)
         next_hop = next_hop or MaildirNextHop(maildir)
         tls_contexts = {way.listener_name: server_context(certificates)} if certificates else {}
         runtime = make_runtime(
@@ -245,7 +245,7 @@ async def open_smtp_listener(
         stack.push_async_callback(next_hop.close)
         stack.push_async_callback(listener.drain, 0)
         yield RunningSmtp(
-            *(host, port, listener, spam_filter, model, mirror, metrics, maildir, stack, way, path),
+            *(host, port, listener, spam_filter, model, followed, metrics, maildir, stack, way, path),
             authority=certificates.authority if certificates else None,
             tls_contexts=tls_contexts,
         )

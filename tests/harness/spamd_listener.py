@@ -103,7 +103,7 @@ class RunningSpamdListener:
     @property
     def learned(self) -> dict[str, int]:
         """How many messages of each class are learned."""
-        totals = self.opened_filter.mirror.totals
+        totals = self.opened_filter.followed.totals
         assert totals is not None
         return dict(zip(CLASSES, totals.messages, strict=True))
 

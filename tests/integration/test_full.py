@@ -56,7 +56,7 @@ def test_a_redis_out_of_memory_defers_feedback_and_nothing_else(tmp_path: Path, 
         assert daemon.metric("nbstream_redis_up") == 1
         degraded = {"redis": "writes are refused; feedback is deferred"}
         assert json.loads(daemon.get("/readyz")[1]) == {"ready": True, "degraded": degraded}
-        assert told(daemon, "mirror: ") == []
+        assert told(daemon, "follower: ") == []
         assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
         assert len(told(daemon, "training is disabled, scoring continues: ")) == 1
         assert len(told(daemon, "checked messages are not remembered now: ")) == 1

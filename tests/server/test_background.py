@@ -140,11 +140,11 @@ async def test_what_runs_all_the_time_and_fails_is_started_again(
     async with opened() as tasks:
         work, other = Work(3, error), Work(0)
         tasks.start("memory", work.run)
-        tasks.start("mirror", other.run)
+        tasks.start("follower", other.run)
         await work.is_well.wait()
 
         assert (work.starts, other.starts) == (4, 1)
-        assert tasks.failed == {"memory": 3, "mirror": 0}
+        assert tasks.failed == {"memory": 3, "follower": 0}
         assert tasks.failing == ["memory"]
         assert len(said(caplog)) == 1
 
@@ -177,7 +177,7 @@ async def test_what_returns_is_done() -> None:
 async def test_what_waiting_cannot_mend_ends_the_process(error: Exception) -> None:
     async with opened() as tasks:
         work = Work(1, error)
-        tasks.start("mirror", work.run)
+        tasks.start("follower", work.run)
 
         with pytest.raises(type(error)):
             await tasks.wait_for_end()

@@ -21,8 +21,8 @@ from nbstream.store.connection import (
     open_primary,
 )
 from nbstream.store.connection.locators import ClusterNode
-from nbstream.store.mirror.follower import Follower
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
+from nbstream.store.follower.follower import Follower
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from tests.harness.daemon import wait_until
@@ -190,20 +190,20 @@ async def test_a_model_whose_slot_moves_is_followed_and_nothing_is_read_in_part(
         assert {"ask", "tryagain", "moved"} & set(losses)
 
 
-async def test_a_mirror_follows_a_model_through_a_failover_of_the_cluster(cluster: ClusterSet) -> None:
+async def test_a_follower_follows_a_model_through_a_failover_of_the_cluster(cluster: ClusterSet) -> None:
     options = cluster_options(cluster)
     async with open_client(options) as client, open_client(options, retries=0) as following:
         model = await Model(client, "test", 3600).open()
         assert await teach(model, 1)
-        mirror = Mirror(model)
-        running = asyncio.create_task(Follower(following, [mirror]).run())
-        await asyncio.wait_for(mirror.loaded.wait(), 10)
+        followed = FollowedCounts(model)
+        running = asyncio.create_task(Follower(following, [followed]).run())
+        await asyncio.wait_for(followed.loaded.wait(), 10)
         old = cluster.owner(cluster.slot("{test}"))
         assert old.ask("WAIT", 1, 5000) == 1
         old.kill()
         await until(lambda: teach(model, 2), 60)
 
-        await until(lambda: mirror.totals is not None and mirror.totals.messages == (0, 2), 30)
+        await until(lambda: followed.totals is not None and followed.totals.messages == (0, 2), 30)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -14,7 +14,7 @@ from nbstream.store import sender_lists
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import FollowedSenderLists, ListChange, StoredSenderLists
-from tests.harness.mirrors import following
+from tests.harness.followers import following
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import until
 

@@ -19,8 +19,8 @@ from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreUnavailable
 from nbstream.server.background import BackgroundTasks
 from nbstream.store.connection import ConnectionOptions, look_for_primary, open_client
-from nbstream.store.mirror.follower import Follower
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
+from nbstream.store.follower.follower import Follower
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import unpack_reply
 from nbstream.store.redis_errors import readable_replies
@@ -66,19 +66,19 @@ async def strange_server(reply: bytes) -> AsyncIterator[StrangeServer]:
 
 
 @pytest.mark.parametrize("reply", STRANGE_REPLIES)
-async def test_a_mirror_and_a_watch_go_on(reply: bytes) -> None:
+async def test_a_follower_and_a_watch_go_on(reply: bytes) -> None:
     async with (
         strange_server(reply) as server,
         open_client(ConnectionOptions(server.url, timeout_seconds=0.2), retries=0) as client,
     ):
-        mirror = Mirror(Model(client, "test", 3600))
-        following = asyncio.create_task(Follower(client, [mirror]).run())
+        followed = FollowedCounts(Model(client, "test", 3600))
+        following = asyncio.create_task(Follower(client, [followed]).run())
         background = BackgroundTasks(lambda _name, _failures: None)
         background.every("primary", 0.01, partial(look_for_primary, client))
         await until(lambda: server.connections >= 10 or following.done())
 
         assert not following.done()
-        assert mirror.totals is None
+        assert followed.totals is None
         assert background.failing == []
         await background.stop()
         following.cancel()

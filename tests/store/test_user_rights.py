@@ -24,8 +24,8 @@ from nbstream.web.users.preferences import UserPreferences
 from tests.correspondents.mail import ANN as ANN_OF_FACTS
 from tests.correspondents.mail import HASHER, KNOWN, sent
 from tests.filter.own_models.test_filters import news
+from tests.harness.followers import following
 from tests.harness.lessons import TOKENS, change, entry
-from tests.harness.mirrors import following
 from tests.harness.model_archives import export_model, import_model, open_model
 from tests.harness.own_model_site import ANN, open_site
 from tests.harness.redis.redis_server import RedisServer

@@ -25,7 +25,7 @@ from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
 from nbstream.policy.thresholds import FalsePositiveBudget, PrequentialScores, ThresholdPolicy
 from nbstream.store.connection import Primary
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.web.metrics import RequestMetrics
 from nbstream.web.user.links import LinkMetrics
 from nbstream.web.users.digests import DigestMetrics
@@ -44,7 +44,7 @@ class ExportedMetric:
 
 @dataclass(frozen=True, slots=True)
 class _LoadedModel:
-    """The attributes of a mirror that the gauges read once the counts are loaded."""
+    """The attributes of a follower that the gauges read once the counts are loaded."""
 
     totals: Totals = field(default_factory=Totals)
     automatic_totals: Totals = field(default_factory=Totals)
@@ -75,7 +75,7 @@ class _KnownFacts:
 
 def metrics() -> list[ExportedMetric]:
     """Return all metrics that a daemon can export, sorted by name. Raises ``Undocumented``."""
-    mirror = cast("Mirror", _LoadedModel())
+    counts = cast("FollowedCounts", _LoadedModel())
     policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
     daemon = DaemonMetrics.create(PYTHON)
     RequestMetrics.of_administrators(daemon.registry)
@@ -84,8 +84,8 @@ def metrics() -> list[ExportedMetric]:
     LinkMetrics(daemon.registry)
     SpoolMetrics(daemon.registry)
     StreamMetrics(daemon.registry)
-    ModelGauges(daemon.registry, mirror, Primary(), lambda: policy)
-    AutolearnGauges(daemon.registry, mirror)
+    ModelGauges(daemon.registry, counts, Primary(), lambda: policy)
+    AutolearnGauges(daemon.registry, counts)
     OwnModelMetrics(daemon.registry, cast("OwnModels", _LoadedOwnModels()))
     daemon.correspondents.show(cast("Correspondents", _KnownFacts()))
     daemon.process.set_policy("")

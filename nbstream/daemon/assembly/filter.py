@@ -107,7 +107,7 @@ def make_filter(  # noqa: PLR0913 - most have a default, and are named where the
 
     ``engine`` takes messages apart and scores them by the counts of ``counts``, whatever holds them.
     ``wrap_tokenizer`` may wrap what takes messages apart; ``known`` is that of ``make_model_tokenizer``.
-    ``counts`` is the mirror or the model itself, and ``uses_automatic`` says whether checks use what is learned
+    ``counts`` are in memory, or the model itself, and ``uses_automatic`` says whether checks use what is learned
     there without people.
     """
     own_tokenizer = make_model_tokenizer(settings, engine, known)

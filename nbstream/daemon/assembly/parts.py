@@ -27,7 +27,7 @@ from nbstream.filter.own_models.index import UserLabels
 from nbstream.filter.own_models.store import OwnModels
 from nbstream.store import connection
 from nbstream.store.cancellation import cancel_and_wait
-from nbstream.store.mirror.follower import WATCHED_BLOCK_SECONDS, Followed, Follower
+from nbstream.store.follower.follower import WATCHED_BLOCK_SECONDS, Followed, Follower
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages

@@ -14,7 +14,7 @@ from nbstream.filter.own_models import store as own_models
 from nbstream.filter.own_models.index import OwnModelKeys
 from nbstream.store import connection
 from nbstream.store.embedded import EmbeddedRedis
-from nbstream.store.mirror.follower import WATCHED_BLOCK_SECONDS
+from nbstream.store.follower.follower import WATCHED_BLOCK_SECONDS
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model, temporary_model, temporary_name

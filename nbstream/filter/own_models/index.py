@@ -22,7 +22,7 @@ from nbstream.errors import StoreUnavailable
 from nbstream.policy.own_models.names import bucket_of
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import client_of
-from nbstream.store.mirror.follower import Followed, position_of
+from nbstream.store.follower.follower import Followed, position_of
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.scan import scan_keys
 from nbstream.store.model.scripts import read_totals
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.bayes.counts import Totals
-    from nbstream.store.mirror.follower import StreamEntries
+    from nbstream.store.follower.follower import StreamEntries
     from nbstream.store.model.keys import ModelKeys
 
 

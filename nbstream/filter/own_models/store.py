@@ -31,9 +31,8 @@ from nbstream.policy.own_models.names import BUCKETS, bucket_of
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import ServerGuard, client_of
-from nbstream.store.mirror.follower import Followed, RescanNeeded, position_of
-from nbstream.store.mirror.loading import LoadedCounts, load_counts, replay
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts, LoadedCounts, load_counts, replay
+from nbstream.store.follower.follower import Followed, RescanNeeded, position_of
 from nbstream.store.redis_errors import readable_replies, store_errors
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.filter import Filter
-    from nbstream.store.mirror.follower import StreamEntries
+    from nbstream.store.follower.follower import StreamEntries
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ _IDLE_SECONDS = 3_600.0
 _USED_SECONDS = 3_600.0  # between two notes that a model is used
 
 
-class OwnCounts(Mirror):
+class OwnCounts(FollowedCounts):
     """The counts of one own model in memory. ``model`` is where its lessons are stored."""
 
     def __init__(self, model: Model, loaded: LoadedCounts) -> None:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
+from nbstream.store.follower.follower import stream_entries
 from nbstream.store.lua import lua_script
-from nbstream.store.mirror.follower import stream_entries
 from nbstream.store.redis_errors import store_errors
 
 if TYPE_CHECKING:

@@ -177,7 +177,7 @@ async def look_for_primary(client: Redis) -> bool:
 
     An address may move away from a server that still runs, and still calls itself a primary. The connections to it
     stay open then, and nothing but a new connection shows where the address leads now. What cannot be reached is
-    not reported: the mirror does that.
+    not reported: the follower does that.
     """
     try:
         await _pool_of(client).look_anew()

@@ -3,9 +3,9 @@
 Rules: every failure of Redis leaves here as ``StoreUnavailable``; every command has the client's deadline. Lessons
 are committed by its base, the ``CommitPoint``; all counts are read in bounded steps (``scan``).
 
-Prequential scores are read once, and afterwards only what has changed: as in a mirror, the position in the change
-stream is read before the scan, a change may be applied although the scan has seen it, and a gap in the sequence
-numbers means that all prequential scores are read again.
+Prequential scores are read once, and afterwards only what has changed: as in a follower, the position in the
+change stream is read before the scan, a change may be applied although the scan has seen it, and a gap in the
+sequence numbers means that all prequential scores are read again.
 
 A temporary model exists for one measurement. Its name is drawn at random, so that it is no other model's; its keys
 are removed however the measurement ends, unless a signal kills the process.

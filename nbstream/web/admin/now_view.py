@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from nbstream.addresses import ListenAddress
     from nbstream.findings import Finding
-    from nbstream.store.mirror.mirror import Mirror
+    from nbstream.store.follower.counts import FollowedCounts
     from nbstream.store.model.history import HistoryChange, RecentChanges
     from nbstream.store.recent.message_rows import MessageRow
     from nbstream.store.recent.row_search import RowSearch
@@ -92,7 +92,7 @@ class DaemonState:
     configured_addresses: Mapping[str, str]
     bound_addresses: Mapping[str, ListenAddress]
     redis_address: str
-    mirror: Mirror
+    counts: FollowedCounts
     metrics: Callable[[], Iterable[Metric]]
 
 
@@ -143,8 +143,8 @@ class NowView(View):
             "totals": {name: sample.messages.get(name, 0) for name in MESSAGE_CLASSES},
             "quarantined": sample.quarantined,
             "redis_address": daemon.redis_address,
-            "is_followed": daemon.mirror.is_current,
-            "lag_seconds": daemon.mirror.lag_seconds,
+            "is_followed": daemon.counts.is_current,
+            "lag_seconds": daemon.counts.lag_seconds,
         }
         return Page("admin/now.html", values)
 

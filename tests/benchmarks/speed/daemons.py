@@ -23,7 +23,7 @@ from nbstream.daemon.assembly.store import open_redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server_parts import ServerParts
 from nbstream.filter import CompositeObserver, Filter, RememberingObserver
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from tests.benchmarks.speed.processes import Served, free_port, served
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class InProcessDaemon:
 
     settings: Settings
     reader: MessageReader
-    mirror: Mirror
+    followed: FollowedCounts
     memory: RecentMessages
     watched: Filter
     bare: Filter
@@ -97,15 +97,17 @@ async def in_process_daemon(state: Path, engine: Engine) -> AsyncIterator[InProc
         await store.embedded.ensure_running()
         parts, dropped = ServerParts(settings, store, DaemonMetrics.create(engine), engine), list[int]()
         parts.report_dropped = dropped.append  # type: ignore[assignment,method-assign]
-        model, mirror, memory = await parts.model.open(), parts.mirror, parts.recent_messages
+        model, followed, memory = await parts.model.open(), parts.counts, parts.recent_messages
         parts.export_state(lambda: parts.spam_filter.policy)
         observer = CompositeObserver(parts.metrics.filter, RememberingObserver(memory.remember))
         tasks = [asyncio.create_task(parts.follower.run()), asyncio.create_task(memory.run())]
         try:
-            await mirror.loaded.wait()
-            watched = make_filter(settings, model, mirror, observer, checked_messages=memory, engine=engine)
-            bare = make_filter(settings, model, mirror, engine=engine)
-            yield InProcessDaemon(settings, make_message_reader(settings), mirror, memory, watched, bare, dropped)
+            await followed.loaded.wait()
+            watched = make_filter(settings, model, followed, observer, checked_messages=memory, engine=engine)
+            bare = make_filter(settings, model, followed, engine=engine)
+            yield InProcessDaemon(
+                settings, make_message_reader(settings), followed, memory, watched, bare, dropped
+            )
         finally:
             for task in tasks:
                 task.cancel()

@@ -1,4 +1,4 @@
-"""How fast mailboxes are learned, by ``nbstream learn`` and by peers; and how far a mirror is behind meanwhile.
+"""How fast mailboxes are learned, by ``nbstream learn`` and by peers; and how far a follower is behind meanwhile.
 
 Each turn has other messages, which no model knows, the same for all; each side goes on with its own model. The
 slow peers learn the first messages of each turn only. The Redis of nbstream is the embedded one, which syncs each
@@ -78,7 +78,7 @@ class Learner:
 
 
 def run(bench: Bench) -> None:
-    """Measure all that learn in turns, then how far a mirror is behind."""
+    """Measure all that learn in turns, then how far a follower is behind."""
     _in_bulk(bench)
     uvloop.run(_behind(bench, taught(bench)))
 
@@ -178,7 +178,7 @@ _SLOW = {SA_LEARN, BOGOFILTER_ALONE, CRM114}
 
 
 async def _behind(bench: Bench, state: Path) -> None:
-    """Measure the time from a change in Redis until a mirror in this process has applied it."""
+    """Measure the time from a change in Redis until a follower in this process has applied it."""
     ham = Box.write("ham", bench.learned, bench.new_folder("mbox"))
     file_of_settings = write_config(state)
     settings = config.load_settings(file_of_settings)
@@ -187,9 +187,9 @@ async def _behind(bench: Bench, state: Path) -> None:
         assert store.embedded
         await store.embedded.ensure_running()
         parts = ServerParts(settings, store, DaemonMetrics.create(choose_engine()))
-        model, mirror = await parts.model.open(), parts.mirror
+        model, followed = await parts.model.open(), parts.counts
         following = asyncio.create_task(parts.follower.run())
-        await mirror.loaded.wait()
+        await followed.loaded.wait()
         learning = asyncio.create_task(asyncio.to_thread(_learn, file_of_settings, [ham]))
         newest: Any = await store.client.xrevrange(model.keys.changes, count=1)
         last = newest[0][0]
@@ -197,10 +197,10 @@ async def _behind(bench: Bench, state: Path) -> None:
             streams: Any = await store.client.xread({model.keys.changes: last}, block=200)
             for _, entries in streams:
                 last = entries[-1][0]
-                await mirror.wait_until_applied(last)
+                await followed.wait_until_applied(last)
                 lags.append(1000 * time.time() - int(last.partition(b"-")[0]))
         following.cancel()
         await asyncio.wait([following])
     await learning
     for name, share in PERCENTILES.items():
-        bench.record(f"mirror behind {BULK}, {name}", MILLISECONDS, percentile(lags, share))
+        bench.record(f"follower behind {BULK}, {name}", MILLISECONDS, percentile(lags, share))

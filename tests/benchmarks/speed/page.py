@@ -61,7 +61,7 @@ is not counted. Reads of Redis: how often it had something to read from its clie
 One lesson a request, one request at a time on each connection; each turn has other messages that no model knows,
 the same for all. Ours are synced to disk before each answer; rspamd's controller and its Redis sync nothing, and
 the controller closes the connection after each answer. CPU is that of the server with its Redis. Reads of Redis
-are also those of the mirror.
+are also those of the follower.
 """,
     "latency": """\
 ## Waits beside other work

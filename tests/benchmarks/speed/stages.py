@@ -75,7 +75,7 @@ async def _checks(ours: InProcessDaemon, spam_filter: Filter, raws: Sequence[byt
         await (
             ours.memory.wait_until_written()
         )  # as between the requests of a listener: it drops what it cannot queue
-        await asyncio.sleep(0)  # lets the mirror run, or it regards Redis as unavailable
+        await asyncio.sleep(0)  # lets the follower run, or it regards Redis as unavailable
     return (time.process_time() - started) * _MILLION / len(raws)
 
 
@@ -103,7 +103,7 @@ async def _stages(ours: InProcessDaemon, raws: Sequence[bytes]) -> dict[str, flo
     header_policy = make_header_policy(settings)
     scorer = ours.bare.parts.make_scorer(ours.bare.policy)
     for raw in raws:
-        await asyncio.sleep(0)  # lets the mirror run
+        await asyncio.sleep(0)  # lets the follower run
         watch.begin()
         message = ours.reader.read_incoming(raw)
         watch.end("line ends, fields of ours")

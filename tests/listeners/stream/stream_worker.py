@@ -1,4 +1,4 @@
-"""A stream listener with all of its real parts: Redis, mirror, filter. Its filter has faults."""
+"""A stream listener with all of its real parts: Redis, follower, filter. Its filter has faults."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from nbstream.server.limits import BytesInFlight
 from nbstream.server.message_service import MessageService
 from nbstream.server.runtime import Runtime
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.mirror.follower import Follower
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
+from nbstream.store.follower.follower import Follower
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.runtimes import RULES, make_runtime
@@ -99,7 +99,7 @@ class Worker:
     filter: FaultyFilter
     queue: stream_queue.StreamQueue
     model: Model
-    mirror: Mirror
+    followed: FollowedCounts
     metrics: DaemonMetrics
     client: Redis
     background: BackgroundTasks
@@ -144,19 +144,19 @@ async def working(
     timeout = options.pop("timeout", 5.0)
     async with AsyncExitStack() as stack:
         model, metrics = Model(client, "test", 3600), DaemonMetrics.create(PYTHON)
-        mirror = Mirror(model)
-        following = asyncio.create_task(Follower(client, [mirror]).run() if follow else asyncio.Event().wait())
+        followed = FollowedCounts(model)
+        following = asyncio.create_task(Follower(client, [followed]).run() if follow else asyncio.Event().wait())
         stack.push_async_callback(asyncio.wait, [following])
         stack.callback(following.cancel)
         if follow:
-            await mirror.loaded.wait()
+            await followed.loaded.wait()
         others = tuple(rule.treatment.policy for rule in rules.rules)
         parts = FilterParts(
             tokenizer=Tokenizer(),
             classifier=Classifier(),
             calibration=Calibration(),
             model=model,
-            counts=mirror,
+            counts=followed,
             observer=metrics.filter,
         )
         spam_filter = FaultyFilter(parts, FilterPolicy(rules.default.policy, {"spam": 1, "ham": 1}, others))
@@ -172,7 +172,7 @@ async def working(
             queue, claim_seconds, bytes_in_flight, service, background, StreamMetrics(metrics.registry), **options
         )
         worker = Worker(
-            listener, runtime, service, spam_filter, queue, model, mirror, metrics, client, background, stack
+            listener, runtime, service, spam_filter, queue, model, followed, metrics, client, background, stack
         )
         spam_filter.die = worker.die
         await listener.start()

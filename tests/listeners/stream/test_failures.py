@@ -169,8 +169,8 @@ async def test_while_redis_refuses_to_write_nothing_is_read(client: Redis, share
 
         await worker.answered(*slow, *waiting)
         assert left not in {answer["entry"] for answer in await worker.answers()}
-        assert worker.mirror.totals is not None
-        assert sum(worker.mirror.totals.messages) == 21
+        assert worker.followed.totals is not None
+        assert sum(worker.followed.totals.messages) == 21
 
 
 async def test_a_redis_that_restarts_loses_no_entry(own_redis: RedisServer) -> None:
@@ -195,7 +195,7 @@ async def test_a_redis_that_restarts_loses_no_entry(own_redis: RedisServer) -> N
         answers = await worker.answers()
         assert len(answers) == len({answer["entry"] for answer in answers})
         assert {answer["outcome"] for answer in answers} <= {"learned", "already"}
-        await until(lambda: worker.mirror.is_current)
+        await until(lambda: worker.followed.is_current)
         assert sum((await worker.model.totals()).messages) == len(answers) >= 290
     await client.aclose()
 

@@ -36,8 +36,8 @@ async def test_a_text_is_checked_and_learned_by_its_label(worker: Worker) -> Non
     spam, ham = await worker.answer(text=SPAM), await worker.answer(text=HAM)
     assert float(spam["probability"]) > 0.5 > float(ham["probability"])
     assert set(spam) == {"entry", "id", "verdict", "probability", "reason", "key"}
-    assert worker.mirror.totals is not None
-    assert sum(worker.mirror.totals.messages) == 2
+    assert worker.followed.totals is not None
+    assert sum(worker.followed.totals.messages) == 2
 
 
 async def test_an_entry_that_cannot_be_read_is_answered_with_the_reason(worker: Worker) -> None:

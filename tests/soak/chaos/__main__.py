@@ -32,7 +32,7 @@ def main() -> int:
     print(f"seed {options.seed}, redis {options.redis}, {events} events in {seconds:.0f} s", flush=True)
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        logging.basicConfig(filename=folder / "mirrors.log")  # what the mirrors of this process say
+        logging.basicConfig(filename=folder / "followers.log")  # what the followers of this process say
         run_options = RunOptions(options.seed, seconds, events, folder, servers[0], topology)
         try:
             result = asyncio.run(run_chaos(run_options))

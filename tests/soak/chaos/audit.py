@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from tests.harness.algebra import live_entries
 from tests.harness.waiting import until
@@ -43,7 +43,7 @@ async def audit(
     site: Site,
     teachers: Teachers,
     administrator: Administrator,
-    mirrors: dict[str, Mirror],
+    followed: dict[str, FollowedCounts],
     *,
     is_lossless: bool,
 ) -> AsyncIterator[Deviation]:
@@ -54,7 +54,7 @@ async def audit(
     model = Model(site.redis, MODEL, LEDGER_SECONDS)
     async for deviation in _recovery_deviations(site, teachers, administrator):
         yield deviation
-    async for deviation in _memory_deviations(site, model, teachers, mirrors):
+    async for deviation in _memory_deviations(site, model, teachers, followed):
         yield deviation
     await _wait_for_streams(site)
     await _restart_all(site)  # what was carried out late is carried out now
@@ -66,7 +66,7 @@ async def audit(
         yield deviation
     async for deviation in _model_deviations(site, model, teachers, is_lossless=is_lossless):
         yield deviation
-    async for deviation in stored.mirror_deviations(mirrors, model):
+    async for deviation in stored.follower_deviations(followed, model):
         yield deviation
     async for deviation in _end_deviations(site):
         yield deviation
@@ -89,9 +89,9 @@ async def _recovery_deviations(
 
 
 async def _memory_deviations(
-    site: Site, model: Model, teachers: Teachers, mirrors: dict[str, Mirror]
+    site: Site, model: Model, teachers: Teachers, followed: dict[str, FollowedCounts]
 ) -> AsyncIterator[Deviation]:
-    async for deviation in stored.mirror_deviations(mirrors, model):
+    async for deviation in stored.follower_deviations(followed, model):
         yield deviation
     async for deviation in stored.score_deviations(site, sorted(teachers.numbers)):
         yield deviation

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nbstream.store.mirror.follower import Follower
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
+from nbstream.store.follower.follower import Follower
 from nbstream.store.model.model import Model
 from tests.soak.chaos.administrator import Administrator
 from tests.soak.chaos.audit import MODEL, audit
@@ -109,7 +109,7 @@ async def _attack(
     stream, senders = StreamClient(site), Senders(site, options.seed, _SENDERS)
     teachers = Teachers(site, stream, finishing, options.seed)
     administrator = Administrator(site, teachers, finishing, options.seed)
-    async with _mirrors(site) as mirrors:
+    async with _followed_counts(site) as followed:
         async with AsyncExitStack() as stack:
             reading = asyncio.create_task(stream.read_answers())
             stack.callback(reading.cancel)
@@ -126,19 +126,19 @@ async def _attack(
                 senders.finish()
         site.journal.note("audit")
         is_lossless = options.topology.is_lossless
-        async for deviation in audit(site, teachers, administrator, mirrors, is_lossless=is_lossless):
+        async for deviation in audit(site, teachers, administrator, followed, is_lossless=is_lossless):
             yield deviation
 
 
 @asynccontextmanager
-async def _mirrors(site: Site) -> AsyncIterator[dict[str, Mirror]]:
+async def _followed_counts(site: Site) -> AsyncIterator[dict[str, FollowedCounts]]:
     """Follow the model in this process, over the connections of each host."""
     async with AsyncExitStack() as stack:
-        mirrors = {}
+        followed = {}
         for name in site.hosts:
             client = site.servers.client(name)
             stack.push_async_callback(client.aclose)
-            mirrors[name] = Mirror(Model(client, MODEL, LEDGER_SECONDS))
-            following = asyncio.create_task(Follower(client, [mirrors[name]]).run())
+            followed[name] = FollowedCounts(Model(client, MODEL, LEDGER_SECONDS))
+            following = asyncio.create_task(Follower(client, [followed[name]]).run())
             stack.callback(following.cancel)
-        yield mirrors
+        yield followed

@@ -13,7 +13,7 @@ from nbstream.daemon.assembly.filter import make_filter
 from nbstream.daemon.config import load_settings
 from nbstream.filter import Filter
 from nbstream.mail.message import Message
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from tests.harness.algebra import (
     NOTHING,
@@ -32,7 +32,7 @@ from tests.soak.chaos.streams import DEAD, IN, OUT
 from tests.soak.chaos.teaching import Teaching
 
 FOLLOW_SECONDS = 30.0
-"""How long a mirror may take to catch up after the last fault."""
+"""How long a follower may take to catch up after the last fault."""
 
 LEDGER_SECONDS = 365 * 86_400
 _PROBES = 60  # messages whose scores are compared
@@ -47,13 +47,13 @@ async def recount_deviations(model: Model) -> AsyncIterator[Deviation]:
         yield Deviation("the stored prequential scores differ from those of the ledger")
 
 
-async def mirror_deviations(mirrors: Mapping[str, Mirror], model: Model) -> AsyncIterator[Deviation]:
-    """Yield which mirror does not become equal to Redis."""
-    for name, mirror in mirrors.items():
+async def follower_deviations(followed: Mapping[str, FollowedCounts], model: Model) -> AsyncIterator[Deviation]:
+    """Yield which follower does not become equal to Redis."""
+    for name, counts in followed.items():
         try:
-            await until(partial(equals_redis_exactly, mirror, model), FOLLOW_SECONDS)
+            await until(partial(equals_redis_exactly, counts, model), FOLLOW_SECONDS)
         except TimeoutError:
-            yield Deviation(f"the mirror {name} differs from Redis")
+            yield Deviation(f"the follower {name} differs from Redis")
 
 
 async def score_deviations(site: Site, numbers: Sequence[int]) -> AsyncIterator[Deviation]:

@@ -11,7 +11,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from nbstream.listeners.stream.queue import StreamQueueOptions
-from nbstream.store.mirror.follower import stream_entries
+from nbstream.store.follower.follower import stream_entries
 from tests.soak.chaos.journal import FeedbackOutcome, Journal, LessonAttempt, StreamRequest
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Site

@@ -10,13 +10,13 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.columns import automatic_columns
 from nbstream.bayes.counts import Totals
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
 from tests.harness.algebra import NOTHING, equals_redis_exactly, stored, summed
+from tests.harness.followers import running
 from tests.harness.lessons import NOTE, TOKENS, change, entry
-from tests.harness.mirrors import running
 from tests.harness.waiting import until
 
 HAM, SPAM = "auto-ham:0", "auto-spam:0"
@@ -114,22 +114,22 @@ async def test_lessons_of_both_kinds_are_one_step(model: Model) -> None:
     assert await automatic_is_exact(model)
 
 
-async def test_every_mirror_follows_into_the_next_generation(model: Model) -> None:
+async def test_every_follower_follows_into_the_next_generation(model: Model) -> None:
     writer, other = (Model(model.client, "test", 3600) for _ in range(2))
-    async with running(Mirror(model)) as mirror:
-        await mirror.wait_until_applied(await change(writer, "m0", entry("ham", TOKENS[:1])) or b"")
-        await mirror.wait_until_applied(await change(writer, "m1", entry(SPAM, TOKENS)) or b"")
-        assert (await mirror.look_up_columns(TOKENS[:1], automatic=True))[0].tolist() == [[0, 1000]]
-        assert (await mirror.look_up(TOKENS[:1]))[0].tolist() == [[1000, 0]]
+    async with running(FollowedCounts(model)) as followed:
+        await followed.wait_until_applied(await change(writer, "m0", entry("ham", TOKENS[:1])) or b"")
+        await followed.wait_until_applied(await change(writer, "m1", entry(SPAM, TOKENS)) or b"")
+        assert (await followed.look_up_columns(TOKENS[:1], automatic=True))[0].tolist() == [[0, 1000]]
+        assert (await followed.look_up(TOKENS[:1]))[0].tolist() == [[1000, 0]]
 
         await other.forget_automatic()
-        await until(lambda: mirror.automatic_totals == Totals(columns=automatic_columns(1)))
-        assert (await mirror.look_up_columns((), automatic=True))[1].columns == automatic_columns(1)
+        await until(lambda: followed.automatic_totals == Totals(columns=automatic_columns(1)))
+        assert (await followed.look_up_columns((), automatic=True))[1].columns == automatic_columns(1)
 
         learned = await change(writer, "m1", entry("auto-ham:1", TOKENS))
-        await mirror.wait_until_applied(learned or b"")
-        assert (await mirror.look_up_columns(TOKENS[:1], automatic=True))[0].tolist() == [[1000, 0]]
-        assert await equals_redis_exactly(mirror, model)
+        await followed.wait_until_applied(learned or b"")
+        assert (await followed.look_up_columns(TOKENS[:1], automatic=True))[0].tolist() == [[1000, 0]]
+        assert await equals_redis_exactly(followed, model)
 
 
 async def all_ledger_tokens(model: Model) -> list[list[bytes]]:

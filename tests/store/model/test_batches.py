@@ -18,13 +18,13 @@ from nbstream.bayes.counts import Sums
 from nbstream.errors import StoreRefuses
 from nbstream.policy.thresholds import PrequentialScore
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
 from tests.harness.algebra import equals_redis_exactly, stored, summed
+from tests.harness.followers import running
 from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS
-from tests.harness.mirrors import running
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
 
@@ -94,7 +94,7 @@ async def everything(model: Model) -> dict[str, Any]:
     return found
 
 
-async def packed_prequential_scores(counts: Model | Mirror) -> dict[str, list[bytes]]:
+async def packed_prequential_scores(counts: Model | FollowedCounts) -> dict[str, list[bytes]]:
     scores = await counts.prequential_scores()
     return {label: [score.pack() for score in scores[label].scores()] for label in CLASSES}
 
@@ -128,7 +128,7 @@ async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one
     await client.flushall()
     one, many = await open_model(client, "one"), await open_model(client, "many")
 
-    async with running(Mirror(many)) as mirror:
+    async with running(FollowedCounts(many)) as followed:
         for round_ in rounds:
             lessons = await lessons_of(one, round_)
             olds = await entries_of(many, [lesson.message_key for lesson in lessons])
@@ -140,10 +140,10 @@ async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one
 
             assert (len(set(singles)), len(set(batch))) == (len(lessons), min(1, len(lessons)))
             assert await everything(many) == await everything(one)
-            await mirror.wait_until_applied(await many.last_change())
-            assert await equals_redis_exactly(mirror, many)
-            assert await packed_prequential_scores(mirror) == await packed_prequential_scores(many)
-        assert mirror.loads == 1
+            await followed.wait_until_applied(await many.last_change())
+            assert await equals_redis_exactly(followed, many)
+            assert await packed_prequential_scores(followed) == await packed_prequential_scores(many)
+        assert followed.loads == 1
     assert await stored(many) == await summed(many)
 
 

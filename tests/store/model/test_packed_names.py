@@ -8,14 +8,14 @@ import pytest
 import zstandard
 from redis.asyncio import Redis
 
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch, changed_counts
 from nbstream.store.transfer.archive import CountsRecord
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.harness.algebra import equals_redis_exactly
+from tests.harness.followers import KINDS, Kind, counts_of_kind, running
 from tests.harness.lessons import NOTE, TOKENS, change, entry
-from tests.harness.mirrors import KINDS, Kind, mirroring, running
 from tests.harness.waiting import until
 
 MANY = [b"body:word%d" % n for n in range(2500)]  # the script reads some at a time
@@ -41,15 +41,15 @@ async def test_a_change_says_which_counts_a_batch_has_changed(client: Redis, tok
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_mirror_follows_changes(client: Redis, kind: Kind) -> None:
+async def test_a_follower_follows_changes(client: Redis, kind: Kind) -> None:
     model = await Model(client, "test", 3600).open()
-    async with mirroring(model, kind) as mirror:
+    async with counts_of_kind(model, kind) as followed:
         for n in range(4):
             await change(model, f"m{n}", entry("ham", TOKENS[n:]))
         await change(model, "m0", None)
-        await mirror.wait_until_applied(await model.last_change())
-        assert await equals_redis_exactly(mirror, model)
-        assert mirror.loads == 1
+        await followed.wait_until_applied(await model.last_change())
+        assert await equals_redis_exactly(followed, model)
+        assert followed.loads == 1
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ async def test_a_mirror_follows_changes(client: Redis, kind: Kind) -> None:
     ],
     ids=["empty", "none", "cut", "too large", "of unknown size"],
 )
-async def test_names_that_cannot_be_read_make_the_mirror_load_anew(client: Redis, packed: bytes) -> None:
+async def test_names_that_cannot_be_read_make_the_follower_load_anew(client: Redis, packed: bytes) -> None:
     with pytest.raises(ValueError, match="names"):
         changed_counts({b"names": packed})
 
     model = await Model(client, "test", 3600).open()
-    async with running(Mirror(model)) as mirror:
+    async with running(FollowedCounts(model)) as followed:
         fields: Any = {"sequence": 1, "totals": "0 0 0 0 0", "names": packed, "counts:ham": "1"}
         await client.incr(model.keys.sequence)
         await client.xadd(model.keys.changes, fields)
-        await until(lambda: mirror.loads > 1)
-        assert await equals_redis_exactly(mirror, model)
+        await until(lambda: followed.loads > 1)
+        assert await equals_redis_exactly(followed, model)
 
 
 async def test_an_export_has_what_is_learned_meanwhile(client: Redis) -> None:

@@ -10,13 +10,13 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.columns import CLASSES
 from nbstream.policy.thresholds import PrequentialScore, PrequentialScores
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from tests.harness.algebra import prequential_scores, prequential_scores_of_entries
+from tests.harness.followers import running
 from tests.harness.lessons import NOTE
-from tests.harness.mirrors import running
 from tests.harness.model_archives import export_model, import_model
 
 LIMIT = 3
@@ -40,7 +40,7 @@ def packed(scores: PrequentialScores) -> dict[str, list[bytes]]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=steps, after=steps)
-async def test_redis_a_mirror_and_a_model_in_memory_hold_the_same_prequential_scores(
+async def test_redis_a_follower_and_a_model_in_memory_hold_the_same_prequential_scores(
     client: Redis, before: list[Step], after: list[Step]
 ) -> None:
     await client.flushall()
@@ -54,11 +54,11 @@ async def test_redis_a_mirror_and_a_model_in_memory_hold_the_same_prequential_sc
                 assert isinstance(await model.commit_lesson(message, await model.entry(message), new, NOTE), bytes)
 
     await follow(before)
-    async with running(Mirror(Model(client, "test", 3600, prequential_scores=LIMIT))) as mirror:
+    async with running(FollowedCounts(Model(client, "test", 3600, prequential_scores=LIMIT))) as followed:
         await follow(after)
-        await mirror.wait_until_applied(await redis.last_change())
+        await followed.wait_until_applied(await redis.last_change())
 
-        assert packed(await mirror.prequential_scores()) == packed(await redis.prequential_scores())
+        assert packed(await followed.prequential_scores()) == packed(await redis.prequential_scores())
     assert packed(await memory.prequential_scores()) == packed(await redis.prequential_scores())
     assert all(len(scores) <= LIMIT for scores in packed(await redis.prequential_scores()).values())
 

@@ -21,7 +21,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.columns import CLASSES
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
 from nbstream.store.model.signature import current_signature
@@ -29,12 +29,12 @@ from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import ModelImport, import_archive
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.harness.algebra import stored
+from tests.harness.followers import running
 from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS, change, entry
-from tests.harness.mirrors import running
 from tests.harness.model_archives import export_model, import_model, open_model, stored_hashes
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
-from tests.store.mirror.test_mirror import equals_redis
+from tests.store.follower.test_counts import equals_redis
 
 MANY = [b"t%d" % n for n in range(5000)]  # more than a step of a scan
 
@@ -429,24 +429,24 @@ async def test_a_file_of_several_models_is_imported_as_a_whole_or_not_at_all(cli
         assert await stored_hashes(target) == await stored_hashes(source)
 
 
-# Mirrors
+# Followers
 
 
-async def test_a_mirror_equals_redis_after_an_import(model: Model, other: Model) -> None:
+async def test_a_follower_equals_redis_after_an_import(model: Model, other: Model) -> None:
     await teach(model)
     content = await export_model(model)
-    async with running(Mirror(other)) as mirror:
+    async with running(FollowedCounts(other)) as followed:
         await import_model(other, content)
         # An entry that came with the import may be what a repeated label waits for.
         for message in ("m1", "m2", "m4"):
             ledger_entry = await other.entry(message)
             assert ledger_entry is not None
-            await mirror.wait_until_applied(ledger_entry.change)
-        await mirror.wait_until_applied(await other.last_change())
+            await followed.wait_until_applied(ledger_entry.change)
+        await followed.wait_until_applied(await other.last_change())
 
-        assert await equals_redis(mirror, other, [*MANY, *TOKENS, *SUM_NAMES])
-        await mirror.wait_until_applied(await change(other, "m2", None) or b"")
-        assert await equals_redis(mirror, other, [*MANY, *TOKENS, *SUM_NAMES])
+        assert await equals_redis(followed, other, [*MANY, *TOKENS, *SUM_NAMES])
+        await followed.wait_until_applied(await change(other, "m2", None) or b"")
+        assert await equals_redis(followed, other, [*MANY, *TOKENS, *SUM_NAMES])
 
 
 # All or nothing

@@ -65,7 +65,7 @@ class Process:
             configured_addresses=listener_addresses(self.settings),
             bound_addresses=bound,
             redis_address=self.settings.redis.display_url,
-            mirror=self.parts.mirror,
+            counts=self.parts.counts,
             metrics=self.parts.metrics.registry.collect,
         )
         model, rows = self.parts.model, RowSearch(self.client, self.parts.model.keys, 3600)
@@ -93,9 +93,9 @@ async def run_process(client: Redis, folder: Path) -> AsyncIterator[Process]:
     )
     parts = ServerParts(settings, RedisClients(client, client), DaemonMetrics.create(PYTHON), PYTHON)
     async with AsyncExitStack() as stack:
-        mirror = asyncio.create_task(parts.follower.run())
-        stack.push_async_callback(ended, mirror)
-        await parts.mirror.loaded.wait()
+        follower = asyncio.create_task(parts.follower.run())
+        stack.push_async_callback(ended, follower)
+        await parts.counts.loaded.wait()
         yield Process(settings, parts, [False], client)
 
 

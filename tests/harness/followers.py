@@ -1,4 +1,4 @@
-"""Mirrors of each kind: counts of Python, and in a table of the native library."""
+"""Followers of each kind: counts of Python, and in a table of the native library."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 from redis.asyncio import Redis
 
-from nbstream.store.mirror.follower import Followed, Follower
-from nbstream.store.mirror.mirror import Mirror
+from nbstream.store.follower.counts import FollowedCounts
+from nbstream.store.follower.follower import Followed, Follower
 from nbstream.store.model.model import Model
 from tests.harness.native import native_library
 from tests.harness.waiting import DEADLINE_SECONDS
@@ -34,12 +34,12 @@ async def following(client: Redis, *followed: Followed) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def running(mirror: Mirror) -> AsyncIterator[Mirror]:
-    """Run a mirror from the moment at which it has loaded."""
-    async with following(mirror.model.client, mirror):
-        yield mirror
+async def running(followed: FollowedCounts) -> AsyncIterator[FollowedCounts]:
+    """Run a follower from the moment at which it has loaded."""
+    async with following(followed.model.client, followed):
+        yield followed
 
 
-def mirroring(model: Model, kind: Kind) -> AbstractAsyncContextManager[Mirror]:
-    """Run a mirror of this kind."""
-    return running(Mirror(model, native_library() if kind == "native" else None))
+def counts_of_kind(model: Model, kind: Kind) -> AbstractAsyncContextManager[FollowedCounts]:
+    """Run a follower of this kind."""
+    return running(FollowedCounts(model, native_library() if kind == "native" else None))

@@ -1,10 +1,10 @@
 """The evictor: it keeps the number of a model's tokens within a limit, and removes the least useful ones first.
 
-Rules. An eviction begins when the mirror has more tokens than ``START_SHARE`` of the limit, and it ends when
-``TARGET_SHARE`` of the limit is left. For example, with a limit of 1,000,000 tokens an eviction begins at
-950,000 and ends at 850,000. While it selects tokens, a flood of mail may bring new ones. There is room for
-50,000 of them up to the limit, and the eviction selects 100,000 tokens more than it has to remove, to have
-candidates for the new ones too. It removes tokens in this order:
+Rules. An eviction begins when the counts in memory have more tokens than ``START_SHARE`` of the limit, and it ends
+when ``TARGET_SHARE`` of the limit is left. For example, with a limit of 1,000,000 tokens an eviction begins at
+950,000 and ends at 850,000. While it selects tokens, a flood of mail may bring new ones. There is room for 50,000
+of them up to the limit, and the eviction selects 100,000 tokens more than it has to remove, to have candidates for
+the new ones too. It removes tokens in this order:
 
 1. tokens with a count below zero;
 2. tokens in no live ledger entry: no message that was learned in the last ``model.ledger_days`` contains them,
@@ -14,11 +14,11 @@ candidates for the new ones too. It removes tokens in this order:
 
 Sums (``=name``) are never evicted.
 
-The tokens are selected from the mirror, then the ledger is read, then Redis gets the tokens together with the
-counts that they had: a token that was learned since has other counts and stays. Steps are small, because Redis
-does nothing else during a step; several go out at once, because otherwise a writer of many new tokens would be
-faster. Each step is a change in the stream, so every mirror drops the same tokens, and two daemons that evict at
-once do no harm.
+The tokens are selected from the counts in memory, then the ledger is read, then Redis gets the tokens together
+with the counts that they had: a token that was learned since has other counts and stays. Steps are small, because
+Redis does nothing else during a step; several go out at once, because otherwise a writer of many new tokens would
+be faster. Each step is a change in the stream, so every process drops the same tokens, and two daemons that evict
+at once do no harm.
 
 What stays exact: the totals are always the sums of the counts, and the vocabulary is always their number; learning
 and unlearning are exact for every token that was not forgotten in between. Unlearning a message of which some
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from nbstream.store.mirror.mirror import Mirror
+    from nbstream.store.follower.counts import FollowedCounts
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
@@ -63,25 +63,27 @@ _SPARE_SHARE = 0.1  # of the limit: how many more tokens are selected than the s
 _TOKENS_PER_STEP = 250  # 0.9 ms of Redis in a model of 600,000 tokens; 500 would be 1.5 ms
 _CONCURRENT_STEPS = 4
 _COMPARED_BYTES = 24
-_NOTHING_SECONDS = 10.0  # as after a failover, until the mirror has loaded what is left
+_NOTHING_SECONDS = 10.0  # as after a failover, until what is left has been loaded
 
 
 class Evictor:
-    """Keeps the number of tokens in ``mirror``, which follows ``model``, within ``limit``.
+    """Keeps the number of tokens in ``counts``, which follow ``model``, within ``limit``.
 
     The tokens that people taught have this limit, and so have those that were learned without them.
     ``on_evicted`` is called at each step with the number of tokens that were forgotten.
     """
 
-    def __init__(self, model: Model, mirror: Mirror, limit: int, on_evicted: Callable[[int], object]) -> None:
+    def __init__(
+        self, model: Model, counts: FollowedCounts, limit: int, on_evicted: Callable[[int], object]
+    ) -> None:
         self._model = model
-        self._mirror = mirror
+        self._counts = counts
         self._limit = limit
         self._on_evicted = on_evicted
 
     async def step(self) -> None:
         """Wait until it is necessary to evict tokens, and evict once. Raises ``StoreUnavailable``."""
-        too_many = await self._mirror.wait_for_more_tokens(int(START_SHARE * self._limit))
+        too_many = await self._counts.wait_for_more_tokens(int(START_SHARE * self._limit))
         with readable_replies():
             evicted = [await self.evict_once(automatic=automatic) for automatic in too_many]
         if not any(evicted):
@@ -93,7 +95,7 @@ class Evictor:
         A mended token had a count below zero and has none now. ``automatic``: of the tokens that were learned
         without people. Raises ``StoreUnavailable``.
         """
-        started, counts = time.monotonic(), self._mirror.group(automatic=automatic)
+        started, counts = time.monotonic(), self._counts.group(automatic=automatic)
         columns = counts.column_totals.columns
         snapshot = counts.snapshot_columns()  # here, where changes are applied, and in no other thread
         candidates = await asyncio.to_thread(EvictionCandidates, *snapshot, columns)
@@ -121,7 +123,7 @@ class Evictor:
         return evicted + mended
 
     def _vocabulary_size(self, automatic: bool) -> int:
-        return self._mirror.group(automatic=automatic).totals.vocabulary_size
+        return self._counts.group(automatic=automatic).totals.vocabulary_size
 
     async def _evict_tokens(
         self, candidates: EvictionCandidates, indices: NDArray[np.intp], target_size: int | None
@@ -129,7 +131,7 @@ class Evictor:
         """Forget the candidates at ``indices``, in their order, until ``target_size`` is reached or all are done.
 
         With None for ``target_size`` only counts below zero are removed. Returns how many tokens were forgotten,
-        when the mirror has forgotten them too.
+        when the counts in memory have forgotten them too.
         """
         forgotten, first = 0, 0
         while first < len(indices):
@@ -163,7 +165,7 @@ class Evictor:
             return 0
         if target_size is not None:
             self._on_evicted(eviction.tokens)
-        await self._mirror.wait_until_applied(eviction.change)
+        await self._counts.wait_until_applied(eviction.change)
         return eviction.tokens
 
 
@@ -171,7 +173,7 @@ class EvictionCandidates:
     """The tokens among ``names``, their counts in ``columns``, and which are in live ledger entries.
 
     Tokens of the ledger are looked up by their hash, 8 bytes each: the memory is bounded by the tokens of the
-    mirror, not by the ledger.
+    counts, not by the ledger.
     """
 
     def __init__(self, names: Sequence[bytes], rows: NDArray[np.int64], columns: Sequence[str]) -> None:

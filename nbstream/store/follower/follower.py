@@ -150,7 +150,7 @@ class Follower:
     def _lose(self, problem: str, *, loud: bool) -> None:
         for part in self.followed:
             part.lose()
-        _log.log(logging.ERROR if loud else logging.DEBUG, "mirror: %s", problem)
+        _log.log(logging.ERROR if loud else logging.DEBUG, "follower: %s", problem)
 
     async def _connect_and_follow(self, backoff: Backoff) -> None:
         if self._before_connect:
@@ -174,7 +174,7 @@ class Follower:
                 guard.check()
             except (RescanNeeded, StoreIncompatible) as error:
                 level = logging.DEBUG if backoff.failures % _LOG_EVERY else logging.ERROR
-                _log.log(level, "mirror: %s cannot be loaded: %s", part.stream, error)
+                _log.log(level, "follower: %s cannot be loaded: %s", part.stream, error)
                 is_whole = False
             else:
                 part.is_current, part.equal_at = True, time.monotonic()
@@ -225,7 +225,7 @@ class Follower:
 
     def _rescan(self, part: Followed, error: RescanNeeded) -> None:
         part.is_current = False
-        _log.error("mirror: history differs, rescanned: %s: %s", part.stream, error)
+        _log.error("follower: history differs, rescanned: %s: %s", part.stream, error)
 
 
 def position_of(entry_id: bytes, fields: Mapping[bytes, bytes]) -> ChangePosition:

@@ -1,4 +1,4 @@
-"""``nbstream.store.mirror.follower``, whatever is followed."""
+"""``nbstream.store.follower.follower``, whatever is followed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.counts import NO_CHANGE
 from nbstream.store.connection import ConnectionOptions, Primary, open_client
-from nbstream.store.mirror.follower import Followed, Follower, StreamEntries, position_of
-from tests.harness.mirrors import following
+from nbstream.store.follower.follower import Followed, Follower, StreamEntries, position_of
+from tests.harness.followers import following
 from tests.harness.redis.moving_address import moving_address
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import until
