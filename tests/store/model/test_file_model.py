@@ -8,7 +8,6 @@ import resource
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.counts import Totals
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.store.model import file_model
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
@@ -173,113 +171,6 @@ def taught_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     asyncio.run(teach())
     return path
-
-
-async def whole_state(path: Path) -> tuple[object, ...]:
-    """All that a file says, through the model."""
-    model = FileModel(path)
-    try:
-        names = [*(b"body:%d" % n for n in range(251)), *(b"=score%+d" % n for n in range(80))]
-        rows, totals = await model.look_up(names)
-        entries = await model.entries([f"m{n}" for n in range(80)])
-        return rows.tolist(), totals, entries, await model.last_change()
-    finally:
-        model.close()
-
-
-def flip_bits(content: bytearray, draw: random.Random) -> None:
-    for _ in range(draw.choice((1, 1, 8))):
-        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-
-
-def flip_in_header(content: bytearray, draw: random.Random) -> None:
-    content[draw.randrange(100)] ^= 1 << draw.randrange(8)
-
-
-def flip_in_schema(content: bytearray, draw: random.Random) -> None:
-    content[draw.randrange(100, _PAGE)] ^= 1 << draw.randrange(8)
-
-
-def overwrite(content: bytearray, draw: random.Random) -> None:
-    start, length = draw.randrange(len(content)), draw.choice((1, 64, _PAGE))
-    filling = draw.choice((bytes(length), draw.randbytes(length)))
-    content[start : start + length] = filling[: len(content) - start]
-
-
-def cut(content: bytearray, draw: random.Random) -> None:
-    del content[draw.randrange(1, len(content)) :]
-
-
-def exchange_pages(content: bytearray, draw: random.Random) -> None:
-    one, other = (slice(n * _PAGE, (n + 1) * _PAGE) for n in draw.sample(range(len(content) // _PAGE), 2))
-    content[one], content[other] = content[other], content[one]
-
-
-@pytest.mark.parametrize("damage", [flip_bits, flip_in_header, flip_in_schema, overwrite, cut, exchange_pages])
-async def test_a_damaged_file_says_what_was_written_or_is_refused(
-    taught_file: Path, tmp_path: Path, damage: Callable[[bytearray, random.Random], None]
-) -> None:
-    written, original, refused = await whole_state(taught_file), taught_file.read_bytes(), 0
-    for seed in range(120):
-        mutant = bytearray(original)
-        damage(mutant, random.Random(seed))
-        path = tmp_path / str(seed)
-        path.write_bytes(mutant)
-        try:
-            assert await whole_state(path) == written, seed
-        except StoreIncompatible:
-            refused += 1
-
-    assert refused > 20
-
-
-DAMAGES_THAT_ARE_SOUND_FOR_SQLITE = {
-    "a count": "UPDATE counts SET count = count + 1 WHERE name = (SELECT min(name) FROM counts)",
-    "the class of a count": (
-        "UPDATE counts SET class = 'newsletter' WHERE name = x'626f64793a31' AND class = 'ham'"
-    ),
-    "the type of a name": "UPDATE counts SET name = CAST(name AS TEXT) WHERE name = x'626f64793a31'",
-    "a token less": "DELETE FROM counts WHERE name = x'626f64793a31'",
-    "a sum less": "DELETE FROM counts WHERE name = x'3d73636f72652b3530'",
-    "a lesson less": "DELETE FROM ledger WHERE message_key = 'm50'",
-    "the version of a lesson": "UPDATE ledger SET version = 'other' WHERE message_key = 'm50'",
-    "the number of changes": "UPDATE totals SET changes = changes + 1",
-    "the checksum": "UPDATE totals SET checksum = NULL OR 1.5",
-    "no totals": "DELETE FROM totals",
-    "two totals": "INSERT INTO totals SELECT * FROM totals",
-    "a field of the signature": "INSERT INTO signature VALUES ('more', '')",
-    "a table more": "CREATE TABLE more (x)",
-    "an index more": "CREATE INDEX more ON ledger (label)",
-    "a trigger": "CREATE TRIGGER more AFTER INSERT ON counts BEGIN DELETE FROM ledger; END",
-}
-
-
-@pytest.mark.parametrize(
-    "statement", DAMAGES_THAT_ARE_SOUND_FOR_SQLITE.values(), ids=list(DAMAGES_THAT_ARE_SOUND_FOR_SQLITE)
-)
-def test_rows_that_no_lesson_wrote_are_refused(taught_file: Path, tmp_path: Path, statement: str) -> None:
-    path = tmp_path / "model"
-    path.write_bytes(taught_file.read_bytes())
-    with closing(sqlite3.connect(path)) as database:
-        database.execute(statement)
-        database.commit()
-
-    with pytest.raises(StoreIncompatible, match="is damaged"):
-        FileModel(path)
-
-
-async def test_totals_that_are_not_the_sums_of_the_counts_are_refused_whatever_the_checksum_says(
-    taught_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "model"
-    path.write_bytes(taught_file.read_bytes())
-    model = FileModel(path)
-    monkeypatch.setattr(file_model, "apply_lesson", lambda *_: None)  # a program that forgets the totals
-    await learn(model, "new", "spam")
-    model.close()
-
-    with pytest.raises(StoreIncompatible, match="its totals are not the sums of its counts"):
-        FileModel(path)
 
 
 CALLS_OF_AN_OPEN_MODEL: list[Callable[[FileModel], Awaitable[object]]] = [
