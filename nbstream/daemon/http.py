@@ -19,7 +19,7 @@ from nbstream.server.http.access import HttpAccess, PasswordCheck, Passwords
 from nbstream.server.http.listener import HttpListener, health_routes, metrics_route
 from nbstream.server.http.responses import BodyReader
 from nbstream.server.message_service import MessageHandler
-from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
+from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.model.history import RecentChanges
 from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
 from nbstream.store.recent.row_search import RowSearch
@@ -75,7 +75,7 @@ def make_http_listener(section: HttpListenerSettings, context: HttpContext) -> H
             section.password.get_secret_value() if section.password else None,
             section.write_password.get_secret_value() if section.write_password else None,
         ),
-        AttemptCounts(context.client, LoginKeys(context.keys.model)),
+        AttemptCounts(context.client, context.keys),
     )
     model_lookups = ModelLookups(settings, parts, lambda: message_service.runtime.spam_filter.policy)
     health_check = HealthCheck(parts, context.is_draining)
@@ -114,7 +114,7 @@ class _WebMaker:
         self._lists = StoredSenderLists(context.client, context.keys)
         self._preferences = UserPreferences(context.client, context.keys)
         self._link_keys = LinkKeys(context.client, context.keys)
-        keys = LoginKeys(context.keys.model)
+        keys = context.keys
         self._logins = PageSessionStore(context.client, keys)
         self._counts = AttemptCounts(context.client, keys)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from nbstream.addresses import ListenAddress, TcpAddress
 from nbstream.daemon.assembly.store import open_running_redis
-from nbstream.store.logins import LoginKeys, PageSessionStore
+from nbstream.store.logins import PageSessionStore
+from nbstream.store.model.keys import ModelKeys
 
 if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
@@ -24,7 +25,7 @@ async def create_page_link(settings: Settings, role: str, name: str) -> str:
     Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
     """
     async with open_running_redis(settings) as clients:
-        store = PageSessionStore(clients.client, LoginKeys(settings.model.name))
+        store = PageSessionStore(clients.client, ModelKeys(settings.model.name))
         return f"/ui/login?link={await store.create_link(role, name)}"
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
+    from nbstream.store.model.keys import ModelKeys
+
 
 LINK_SECONDS = 600
 SESSION_SECONDS = 12 * 3600
@@ -34,28 +36,6 @@ USER_ROLE = "user"
 """The role of a user, who sees the mail of one address; the others are those of administrators."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
-
-
-@dataclass(frozen=True, slots=True)
-class LoginKeys:
-    """The keys of the logins beside one model."""
-
-    model: str
-
-    def link(self, token_hash: str) -> str:
-        """A string: what a one-time link gives; it expires."""
-        return self._key(f"link:{token_hash}")
-
-    def session(self, token_hash: str) -> str:
-        """A string: a session; it expires."""
-        return self._key(f"session:{token_hash}")
-
-    def attempts(self, source: str) -> str:
-        """A string: how often somebody gave a wrong password, or logged in, lately; it expires."""
-        return self._key(f"attempts:{source}")
-
-    def _key(self, name: str) -> str:
-        return f"nbstream:{{{self.model}}}:web:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +55,14 @@ class StoredLogin:
 class PageSessionStore:
     """The links and sessions of one model in Redis; all methods raise ``StoreUnavailable``."""
 
-    def __init__(self, client: Redis, keys: LoginKeys) -> None:
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
         self._client = client
         self._keys = keys
 
     async def create_link(self, role: str, name: str) -> str:
         """Return the token of a new link."""
         token = secrets.token_urlsafe(32)
-        await self._store(self._keys.link(token_hash(token)), LINK_SECONDS, role=role, name=name)
+        await self._store(self._keys.login_link(token_hash(token)), LINK_SECONDS, role=role, name=name)
         return token
 
     async def use_link(self, token: str) -> StoredLogin | None:
@@ -90,13 +70,13 @@ class PageSessionStore:
         if not is_token(token):
             return None
         with store_errors(), readable_replies():
-            return read_login(await self._client.getdel(self._keys.link(token_hash(token))))
+            return read_login(await self._client.getdel(self._keys.login_link(token_hash(token))))
 
     async def create_session(self, role: str, name: str, password: str | None = None) -> str:
         """Return the token of a new session; ``password`` is the one that it begins with, None for a link."""
         token = secrets.token_urlsafe(32)
         proof = "" if password is None else password_proof(token, password)
-        key = self._keys.session(token_hash(token))
+        key = self._keys.login_session(token_hash(token))
         await self._store(key, SESSION_SECONDS, role=role, name=name, password_proof=proof)
         return token
 
@@ -105,12 +85,12 @@ class PageSessionStore:
         if not is_token(token):
             return None
         with store_errors():
-            return read_login(await self._client.get(self._keys.session(token_hash(token))))
+            return read_login(await self._client.get(self._keys.login_session(token_hash(token))))
 
     async def end_session(self, token: str) -> None:
         """End the session for all processes."""
         with store_errors():
-            await self._client.delete(self._keys.session(token_hash(token)))
+            await self._client.delete(self._keys.login_session(token_hash(token)))
 
     async def _store(self, key: str, seconds: int, **texts: str) -> None:
         value = json.dumps({**texts, "ends_at": time.time() + seconds})
@@ -159,7 +139,7 @@ class AttemptCount:
 class AttemptCounts:
     """The counts of one model, by what they are counted for (a text of bounded length)."""
 
-    def __init__(self, client: Redis, keys: LoginKeys) -> None:
+    def __init__(self, client: Redis, keys: ModelKeys) -> None:
         self._client = client
         self._keys = keys
 
@@ -168,7 +148,7 @@ class AttemptCounts:
         with store_errors(), readable_replies():
             async with self._client.pipeline(transaction=True) as pipeline:
                 for source in sources:
-                    key = self._keys.attempts(source)
+                    key = self._keys.login_attempts(source)
                     pipeline.set(key, 0, ex=COUNTED_SECONDS, nx=True)
                     pipeline.incr(key)
                     pipeline.pttl(key)

@@ -15,7 +15,8 @@ from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import Parts
 from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.server.http.access import Role
-from nbstream.store.logins import LoginKeys, PageSessionStore
+from nbstream.store.logins import PageSessionStore
+from nbstream.store.model.keys import ModelKeys
 from tests.harness.daemon import DaemonProcess, free_port, send, wait_until
 from tests.harness.letters import letters
 
@@ -37,7 +38,7 @@ class Site:
         async def create_session() -> str:
             settings = config.load_settings(self.config)
             async with open_running_redis(settings) as clients:
-                store = PageSessionStore(clients.client, LoginKeys(settings.model.name))
+                store = PageSessionStore(clients.client, ModelKeys(settings.model.name))
                 return await store.create_session(Role.READ if read_only else Role.TEACH, "page tester")
 
         visitor.use_session(self.origin, run_aside(create_session()))
@@ -65,7 +66,7 @@ def open_site(folder: Path, changes: Mapping[str, Any] | None = None) -> Iterato
     """Run a daemon with SMTP, a Maildir, quarantine and the page; ``changes`` replace sections of its settings."""
     settings: dict[str, Any] = {
         "state_dir": str(folder / "state"),
-        "model": {"min_learned": {"ham": 3, "spam": 3}},
+        "model": {"min_learned": 3},
         "verdict": {"spam": 0.95},  # a small site has few letters to be surer by
         "memory": {"messages": 200_000},
         "relay": {"next_hop": f"maildir:{folder / 'Maildir'}"},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.daemon import config
 from nbstream.daemon.assembly.store import open_running_redis
-from nbstream.store.logins import USER_ROLE, LoginKeys, PageSessionStore
+from nbstream.store.logins import USER_ROLE, PageSessionStore
 from nbstream.store.model.keys import ModelKeys
 from nbstream.web.areas import USER_AREA
 from nbstream.web.users.links import LinkKeys, LinkPurpose, SignedLink
@@ -28,7 +28,7 @@ def log_user_in(site: Site, visitor: Visitor, address: str) -> None:
     async def begin() -> str:
         settings = config.load_settings(site.config)
         async with open_running_redis(settings) as clients:
-            store = PageSessionStore(clients.client, LoginKeys(settings.model.name))
+            store = PageSessionStore(clients.client, ModelKeys(settings.model.name))
             return await store.create_session(USER_ROLE, address)
 
     visitor.use_session(site.origin, run_aside(begin()), USER_AREA)

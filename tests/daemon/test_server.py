@@ -23,7 +23,8 @@ from nbstream.engine.choice import PYTHON
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.runtime import Runtime
 from nbstream.settings.values import Section
-from nbstream.store.logins import LoginKeys, PageSessionStore
+from nbstream.store.logins import PageSessionStore
+from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model
 from nbstream.web.areas import ADMIN_AREA
 from nbstream.web.responses import cookie_name
@@ -137,7 +138,7 @@ async def test_a_drain_leaves_no_work_of_the_page(
         {"state_dir": str(tmp_path), "listeners": {"http": {}}, "relay": {"next_hop": f"smtp://{next_hop}"}}
     )
     server = make_server(settings, client)
-    token = await PageSessionStore(client, LoginKeys("default")).create_session("read", "ann")
+    token = await PageSessionStore(client, ModelKeys("default")).create_session("read", "ann")
     cookies = {cookie_name(ADMIN_AREA.session_cookie, address): token}
     ready, tasks_before = asyncio.Event(), asyncio.all_tasks()
     with silent, caplog.at_level(logging.ERROR):

@@ -19,7 +19,8 @@ from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.mail.message import Message
 from nbstream.server.http.access import Role
-from nbstream.store.logins import LoginKeys, PageSessionStore
+from nbstream.store.logins import PageSessionStore
+from nbstream.store.model.keys import ModelKeys
 from tests.harness.http_listener import RunningHttpListener, open_http
 from tests.harness.letters import letters
 from tests.harness.waiting import DEADLINE_SECONDS
@@ -44,7 +45,7 @@ class Site:
         timeout = aiohttp.ClientTimeout(DEADLINE_SECONDS)
         async with aiohttp.ClientSession(cookie_jar=jar, timeout=timeout) as session:
             browser = Browser(session, self.http.address)
-            store = PageSessionStore(self.client, LoginKeys("default"))
+            store = PageSessionStore(self.client, ModelKeys("default"))
             browser.use_session(await store.create_session(role, name))
             yield browser
 

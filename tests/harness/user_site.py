@@ -19,7 +19,8 @@ from nbstream.delivery.quarantine import Quarantine, QuarantineNote
 from nbstream.mail.message import Message
 from nbstream.policy.sender_lists import Sender
 from nbstream.server.message_service import MessageHandler
-from nbstream.store.logins import USER_ROLE, LoginKeys, PageSessionStore
+from nbstream.store.logins import USER_ROLE, PageSessionStore
+from nbstream.store.model.keys import ModelKeys
 from nbstream.web.areas import USER_AREA
 from nbstream.web.responses import cookie_name
 from nbstream.web.sessions import csrf_token
@@ -61,7 +62,7 @@ class UserSite:
             browser = UserBrowser(session, self.http.address, **fields)
             if address is not None:
                 browser.use_session(
-                    await PageSessionStore(self.client, LoginKeys("default")).create_session(USER_ROLE, address)
+                    await PageSessionStore(self.client, ModelKeys("default")).create_session(USER_ROLE, address)
                 )
             yield browser
 

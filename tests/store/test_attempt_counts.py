@@ -7,17 +7,18 @@ from redis.asyncio import Redis
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.logins import COUNTED_SECONDS, AttemptCounts, LoginKeys
+from nbstream.store.logins import COUNTED_SECONDS, AttemptCounts
+from nbstream.store.model.keys import ModelKeys
 from tests.harness.redis.redis_server import RedisServer
 
-KEYS = LoginKeys("m")
+KEYS = ModelKeys("m")
 
 
 async def test_attempts_are_counted_by_source_and_forgotten_a_minute_after_the_first(client: Redis) -> None:
     counts = AttemptCounts(client, KEYS)
     assert [each.count for each in await counts.add(["a", "b"])] == [1, 1]
     (first,) = await counts.add(["a"])
-    await client.pexpire(KEYS.attempts("a"), 5000)
+    await client.pexpire(KEYS.login_attempts("a"), 5000)
     (later,) = await counts.add(["a"])
 
     assert (first.count, later.count) == (2, 3)

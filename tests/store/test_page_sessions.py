@@ -11,12 +11,12 @@ from redis.asyncio import Redis
 from nbstream.store.logins import (
     LINK_SECONDS,
     SESSION_SECONDS,
-    LoginKeys,
     PageSessionStore,
     token_hash,
 )
+from nbstream.store.model.keys import ModelKeys
 
-KEYS = LoginKeys("m")
+KEYS = ModelKeys("m")
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ async def test_a_session_is_found_until_it_is_ended(store: PageSessionStore) -> 
 async def test_everything_expires_and_nothing_is_prolonged(store: PageSessionStore, client: Redis) -> None:
     link, session = await store.create_link("teach", "ann"), await store.create_session("teach", "ann")
     lifetimes = {
-        KEYS.link(token_hash(link)): LINK_SECONDS,
-        KEYS.session(token_hash(session)): SESSION_SECONDS,
+        KEYS.login_link(token_hash(link)): LINK_SECONDS,
+        KEYS.login_session(token_hash(session)): SESSION_SECONDS,
     }
     for key, seconds in lifetimes.items():
         assert 0 < await client.pttl(key) <= seconds * 1000
@@ -55,8 +55,8 @@ async def test_everything_expires_and_nothing_is_prolonged(store: PageSessionSto
     await store.find_session(session)
 
     assert [0 < await client.pttl(key) <= 5000 for key in lifetimes] == [True] * 2
-    await client.pexpire(KEYS.session(token_hash(session)), 0)
-    await client.pexpire(KEYS.link(token_hash(link)), 0)
+    await client.pexpire(KEYS.login_session(token_hash(session)), 0)
+    await client.pexpire(KEYS.login_link(token_hash(link)), 0)
     assert await store.find_session(session) is None
     assert await store.use_link(link) is None
 
@@ -93,5 +93,5 @@ async def test_what_another_program_wrote_is_no_session(
     store: PageSessionStore, client: Redis, stored: bytes
 ) -> None:
     token = await store.create_session("read", "ann")
-    await client.set(KEYS.session(token_hash(token)), stored)
+    await client.set(KEYS.login_session(token_hash(token)), stored)
     assert await store.find_session(token) is None

@@ -14,7 +14,7 @@ from nbstream.filter.own_models.index import OwnModelIndex
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import SITE, ListKind
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
+from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.recent.row_search import RowFilter, RowSearch
 from nbstream.store.sender_lists import FollowedSenderLists, StoredSenderLists
@@ -68,7 +68,7 @@ async def test_sender_lists_are_changed_and_followed(limited_client: Redis) -> N
 
 
 async def test_people_log_in_and_out(limited_client: Redis) -> None:
-    store = PageSessionStore(limited_client, LoginKeys(KEYS.model))
+    store = PageSessionStore(limited_client, KEYS)
 
     link = await store.use_link(await store.create_link("teach", "ann"))
     token = await store.create_session("read", "bob", "secret")
@@ -78,7 +78,7 @@ async def test_people_log_in_and_out(limited_client: Redis) -> None:
     assert link is not None
     assert session is not None
     assert (link.name, session.name, await store.find_session(token)) == ("ann", "bob", None)
-    assert [each.count for each in await AttemptCounts(limited_client, LoginKeys(KEYS.model)).add(["a", "b"])] == [
+    assert [each.count for each in await AttemptCounts(limited_client, KEYS).add(["a", "b"])] == [
         1,
         1,
     ]

@@ -140,6 +140,18 @@ class ModelKeys:
         """A string: a user has labelled the message in their own model; it expires."""
         return self._key(f"user-labelled:{message_key}")
 
+    def login_link(self, token_hash: str) -> str:
+        """A string: what a one-time link to the web interface gives; it expires."""
+        return self._key(f"web:link:{token_hash}")
+
+    def login_session(self, token_hash: str) -> str:
+        """A string: a session of the web interface; it expires."""
+        return self._key(f"web:session:{token_hash}")
+
+    def login_attempts(self, source: str) -> str:
+        """A string: how often somebody gave a wrong password, or logged in, lately; it expires."""
+        return self._key(f"web:attempts:{source}")
+
     @property
     def ledger_pattern(self) -> str:
         """The pattern of a SCAN that matches the keys of all ledger entries and no others."""

@@ -19,7 +19,7 @@ from nbstream.filter.undo import UndoableChange, apply_undo, prepare_undo
 from nbstream.policy.feedback_source import user_of_actor
 from nbstream.policy.sender_lists import list_owner
 from nbstream.store.cancellation import stop_if_cancelled
-from nbstream.store.logins import USER_ROLE, LoginKeys, read_login
+from nbstream.store.logins import USER_ROLE, read_login
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scan import scan_keys
@@ -135,7 +135,7 @@ class UserErasure:
     async def _erase_sessions(self, is_theirs: Callable[[str], bool], *, erase: bool) -> int:
         client, count = self.common.client, 0
         with store_errors(), readable_replies():
-            async for keys in scan_keys(client, LoginKeys(self.common.keys.model).session("*")):
+            async for keys in scan_keys(client, self.common.keys.login_session("*")):
                 for key, stored in zip(keys, await client.mget(keys), strict=True):
                     login = read_login(stored)
                     if login and login.role == USER_ROLE and is_theirs(login.name):

@@ -12,7 +12,8 @@ import pytest
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.policy.own_models.names import OwnModelNames
 from nbstream.policy.verdict import ActionKind
-from nbstream.store.logins import USER_ROLE, LoginKeys, PageSessionStore
+from nbstream.store.logins import USER_ROLE, PageSessionStore
+from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.store.recent.message_rows import OutcomeKind, QuarantineOutcomes
@@ -119,7 +120,7 @@ def fill(site: Taught, address: str, folder: Path) -> None:
     remember(site, address[:1] * 24, address)
 
     async def run(model: Model) -> None:
-        await PageSessionStore(model.client, LoginKeys("test")).create_session(USER_ROLE, address)
+        await PageSessionStore(model.client, ModelKeys("test")).create_session(USER_ROLE, address)
         await UserPreferences(model.client, model.keys).set_digest(address, wanted=False)
 
     site.model(run)

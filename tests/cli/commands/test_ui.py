@@ -12,7 +12,8 @@ from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli.main import main
 from nbstream.daemon.page_links import link_note, link_url
 from nbstream.file_locks import lock_daemon
-from nbstream.store.logins import LoginKeys, PageSessionStore
+from nbstream.store.logins import PageSessionStore
+from nbstream.store.model.keys import ModelKeys
 from nbstream.system_users import current_user
 from tests.harness.redis.redis_server import RedisServer
 
@@ -41,7 +42,7 @@ def test_the_link_gives_its_role_once(
 
     async def use() -> None:
         async with Redis.from_url(shared_redis.url) as client:
-            store = PageSessionStore(client, LoginKeys("links"))
+            store = PageSessionStore(client, ModelKeys("links"))
             login = await store.use_link(token)
             assert login is not None
             assert (login.role, login.name) == (role, current_user())

@@ -17,7 +17,14 @@ from nbstream.server.http.access import PasswordCheck, Passwords
 from nbstream.server.http.listener import HttpListener
 from nbstream.server.http.responses import BodyReader
 from nbstream.server.limits import BytesInFlight, ListenerLimits
-from nbstream.store.logins import AttemptCount, AttemptCounts, LoginKeys, PageSessionStore, StoredLogin, is_token
+from nbstream.store.logins import (
+    AttemptCount,
+    AttemptCounts,
+    PageSessionStore,
+    StoredLogin,
+    is_token,
+)
+from nbstream.store.model.keys import ModelKeys
 from nbstream.web.admin.login import AdminAuthenticator
 from nbstream.web.areas import ADMIN_AREA
 from nbstream.web.forms import MAX_FORM_BYTES
@@ -46,7 +53,7 @@ class _Sessions(PageSessionStore):
     """Knows two sessions and one link, and counts nothing."""
 
     def __init__(self) -> None:
-        super().__init__(Redis(), LoginKeys("fuzz"))
+        super().__init__(Redis(), ModelKeys("fuzz"))
 
     async def use_link(self, token: str) -> StoredLogin | None:
         return StoredLogin("read", "ann", 4e9) if token == _LINK else None
@@ -69,7 +76,7 @@ class _Counts(AttemptCounts):
     """Counts nothing."""
 
     def __init__(self) -> None:
-        super().__init__(Redis(), LoginKeys("fuzz"))
+        super().__init__(Redis(), ModelKeys("fuzz"))
 
     async def add(self, sources: Iterable[str]) -> Sequence[AttemptCount]:
         assert all(0 < len(source) < 100 for source in sources)

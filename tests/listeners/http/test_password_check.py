@@ -13,7 +13,8 @@ from nbstream.server.connections import Peer
 from nbstream.server.http import access as password_check
 from nbstream.server.http.access import PasswordCheck, Passwords, Role, TooManyFailures, failure_sources
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.logins import AttemptCounts, LoginKeys
+from nbstream.store.logins import AttemptCounts
+from nbstream.store.model.keys import ModelKeys
 from tests.harness.redis.redis_server import RedisServer
 
 PASSWORDS = Passwords("for reading", "for teaching")
@@ -65,13 +66,13 @@ async def test_a_request_has_one_guess(offered: list[str]) -> None:
 
 
 async def test_attempts_at_the_same_time_are_not_all_compared(client: Redis) -> None:
-    check = PasswordCheck(PASSWORDS, AttemptCounts(client, LoginKeys("m")))
+    check = PasswordCheck(PASSWORDS, AttemptCounts(client, ModelKeys("m")))
     found = await asyncio.gather(*(outcome(check, WRONG) for _ in range(20)), outcome(check, RIGHT))
     assert found == ["wrong"] * 10 + ["too many"] * 11
 
 
 async def test_the_processes_count_together(client: Redis) -> None:
-    one, other = (PasswordCheck(PASSWORDS, AttemptCounts(client, LoginKeys("m"))) for _ in range(2))
+    one, other = (PasswordCheck(PASSWORDS, AttemptCounts(client, ModelKeys("m"))) for _ in range(2))
     assert [await outcome(one, WRONG) for _ in range(6)] == ["wrong"] * 6
     assert [await outcome(other, WRONG) for _ in range(5)] == ["wrong"] * 4 + ["too many"]
     assert await outcome(other, RIGHT) == "too many"
@@ -82,7 +83,7 @@ async def test_the_processes_count_together(client: Redis) -> None:
 async def test_without_redis_each_process_counts_for_itself(own_redis: RedisServer) -> None:
     async with open_client(ConnectionOptions(own_redis.url, timeout_seconds=1)) as client:
         own_redis.stop()
-        check = PasswordCheck(PASSWORDS, AttemptCounts(client, LoginKeys("m")))
+        check = PasswordCheck(PASSWORDS, AttemptCounts(client, ModelKeys("m")))
         assert await outcome(check, RIGHT) is Role.TEACH
         assert [await outcome(check, WRONG) for _ in range(11)] == ["wrong"] * 10 + ["too many"]
         assert await outcome(check, RIGHT) == "too many"
@@ -96,7 +97,7 @@ async def test_a_hanging_redis_is_not_waited_for_long(
         await client.ping()
         own_redis.hang()
         try:
-            check = PasswordCheck(PASSWORDS, AttemptCounts(client, LoginKeys("m")))
+            check = PasswordCheck(PASSWORDS, AttemptCounts(client, ModelKeys("m")))
             assert await outcome(check, RIGHT) is Role.TEACH
             assert [await outcome(check, WRONG) for _ in range(11)] == ["wrong"] * 10 + ["too many"]
         finally:

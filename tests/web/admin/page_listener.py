@@ -17,7 +17,8 @@ from nbstream.server.http.access import PasswordCheck, Passwords, Role
 from nbstream.server.http.listener import HttpListener
 from nbstream.server.http.responses import BodyReader
 from nbstream.server.limits import BytesInFlight, ListenerLimits
-from nbstream.store.logins import AttemptCounts, LoginKeys, PageSessionStore
+from nbstream.store.logins import AttemptCounts, PageSessionStore
+from nbstream.store.model.keys import ModelKeys
 from nbstream.web.admin.login import AdminAuthenticator
 from nbstream.web.areas import ADMIN_AREA
 from nbstream.web.forms import MAX_FORM_BYTES
@@ -119,7 +120,7 @@ def make_web_server(
     registry: MetricsRegistry | None = None,
 ) -> WebServer:
     """Return a server with these views for administrators."""
-    store, counts = PageSessionStore(client, LoginKeys(MODEL)), AttemptCounts(client, LoginKeys(MODEL))
+    store, counts = PageSessionStore(client, ModelKeys(MODEL)), AttemptCounts(client, ModelKeys(MODEL))
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     static_files = load_static_files()
     renderer = PageRenderer(static_files.version)
@@ -144,7 +145,7 @@ async def open_page(
     listening, address = free_socket()
     await listener.start(listening)
     try:
-        yield PageListener(listener, address, PageSessionStore(client, LoginKeys(MODEL)))
+        yield PageListener(listener, address, PageSessionStore(client, ModelKeys(MODEL)))
     finally:
         await listener.drain(0)
 

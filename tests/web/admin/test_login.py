@@ -13,7 +13,8 @@ from nbstream.errors import StoreUnavailable
 from nbstream.server.http import access as http_passwords
 from nbstream.server.http.access import Passwords, Role, is_equal
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.logins import LoginKeys, PageSessionStore, StoredLogin
+from nbstream.store.logins import PageSessionStore, StoredLogin
+from nbstream.store.model.keys import ModelKeys
 from nbstream.web import sessions as web_sessions
 from nbstream.web.admin.login import login_name
 from nbstream.web.areas import ADMIN_AREA
@@ -329,7 +330,7 @@ class Known:
 
 async def known_sessions(own_redis: RedisServer, count: int) -> Known:
     client = open_client(ConnectionOptions(own_redis.url))
-    store = PageSessionStore(client, LoginKeys("m"))
+    store = PageSessionStore(client, ModelKeys("m"))
     known = Known(Sessions(store, Passwords()))
     for _ in range(count):
         known.tokens.append(await store.create_session("teach", "ann"))
@@ -372,7 +373,7 @@ async def test_a_session_that_another_process_ended_is_forgotten(client: Redis) 
                 raise StoreUnavailable("away")
             return await super().find_session(token)
 
-    store = Away(client, LoginKeys("m"))
+    store = Away(client, ModelKeys("m"))
     known, token = Sessions(store, Passwords()), await store.create_session("read", "ann")
     assert await known.find(token, ADMIN_AREA) is not None
     await store.end_session(token)
