@@ -25,7 +25,7 @@ from nbstream.policy.verdict import Verdict
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import DEADLINE_SECONDS
 
-MODEL = {"min_learned": {"spam": 3, "ham": 3}}
+MODEL = {"min_learned": 3}
 SETTINGS = {"model": MODEL, "verdict": {"spam": 0.95}}
 KINDS = ("file", "memory", "redis")
 
@@ -436,8 +436,7 @@ def test_a_redis_that_goes_away_is_an_error_and_the_filter_works_again_after_it(
 def test_the_configuration_file_of_a_daemon_gives_its_verdicts(own_redis: RedisServer, tmp_path: Path) -> None:
     file = tmp_path / "nbstream.yaml"
     file.write_text(
-        f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: site, min_learned: {{spam: 1, ham: 1}}}}\n"
-        "verdict: {spam: 0.6}\n"
+        f"redis: {{url: '{own_redis.url}'}}\nmodel: {{name: site, min_learned: 1}}\nverdict: {{spam: 0.6}}\n"
     )
 
     with SpamFilter.connect(settings=str(file)) as spam_filter, SpamFilter.connect(own_redis.url, "site") as other:

@@ -50,7 +50,7 @@ async def correct(request: web.Request) -> web.Response:
 
 async def with_filter(app: web.Application) -> AsyncIterator[None]:
     """Open the filter with the application, and close it at its end."""
-    settings = {"model": {"min_learned": {"spam": 10, "ham": 10}}, "verdict": {"spam": 0.75}}
+    settings = {"model": {"min_learned": 10}, "verdict": {"spam": 0.75}}
     async with AsyncSpamFilter.open("form.nbs", settings) as spam_filter:
         app[SPAM_FILTER] = spam_filter
         yield

@@ -73,7 +73,7 @@ async def _findings(site: Site, model: Model) -> AsyncIterator[Finding]:
     people, automatic = await model.stored_totals()
     totals = people.by_label
     settings = site.settings
-    state = model_state(totals, settings.model.min_learned.model_dump(), automatic if settings.autolearn else None)
+    state = model_state(totals, settings.model.messages_needed, automatic if settings.autolearn else None)
     for finding in learned_findings(state, totals.vocabulary_size, settings.model.max_tokens):
         yield finding
     async for finding in _feedback(model):

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.findings import note, ok, problem, warning
 from nbstream.settings.values import SecretFile
+from nbstream.store.settings import url_has_password
 from nbstream.system_users import as_user, user_name
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _state_folder(site: Site) -> Iterator[Finding]:
 
 def _secrets(site: Site) -> list[Finding]:
     files = dict(_secret_files(site.settings, ""))
-    if site.settings.source and site.settings.redis.url_has_secret:
+    if site.settings.source and url_has_password(site.settings.redis.url):
         files["redis.url"] = site.settings.source
     findings = [finding for key, file in files.items() for finding in _secret_file(key, file)]
     return findings or ([SECRETS(count=len(files))] if files else [])

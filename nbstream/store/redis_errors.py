@@ -77,8 +77,7 @@ def store_error(error: RedisError | OSError) -> StoreUnavailable:
 
     if isinstance(error, AuthenticationError) or isinstance(error.__cause__, AuthenticationError):
         return StoreForbids(
-            "Redis or a Sentinel refuses the password, or wants one: see redis.url, redis.password_file and "
-            "redis.sentinel_password_file"
+            "Redis or a Sentinel refuses the password, or wants one: see redis.url and redis.password_file"
         )
     text = f"Redis: {type(error).__name__}: {error}"
     if isinstance(error, OutOfMemoryError):

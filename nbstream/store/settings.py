@@ -136,16 +136,10 @@ class RedisSettings(Section):
     """Some nodes of a Redis Cluster, in place of ``url``."""
 
     user: RedisName | None = None
-    """The user of that Redis (ACL)."""
+    """The user of that Redis (ACL), and of Sentinels that want one."""
 
     password_file: PasswordFile | None = None
-    """A file that holds the password of that Redis."""
-
-    sentinel_user: RedisName | None = None
-    """The user of the Sentinels."""
-
-    sentinel_password_file: PasswordFile | None = None
-    """A file that holds the password of the Sentinels."""
+    """A file that holds the password of that Redis, and of Sentinels that want one."""
 
     tls: bool = False
     """Use TLS with the servers behind ``sentinels`` or ``cluster``, and with the Sentinels."""
@@ -214,16 +208,6 @@ class RedisSettings(Section):
         """The secret of ``password_file``, or None. A password in the URL is not returned."""
         return self.password_file.secret if self.password_file else None
 
-    @property
-    def sentinel_password(self) -> SecretStr | None:
-        """The secret of ``sentinel_password_file``, or None."""
-        return self.sentinel_password_file.secret if self.sentinel_password_file else None
-
-    @property
-    def url_has_secret(self) -> bool:
-        """Whether the URL itself carries a password."""
-        return url_has_password(self.url)
-
 
 def _contradiction(name: str, value: object, before: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the value of a key beside those ``before`` it; None where nothing is."""
@@ -244,10 +228,7 @@ def _contradiction(name: str, value: object, before: Mapping[str, Any]) -> str |
         "password_file": (not has_login and "the embedded Redis has no password")
         or (url_has_password(url) and "redis.url already carries a password"),
         "tls": not (sentinels or cluster) and "redis.url says by rediss:// that it is TLS",
-        **dict.fromkeys(
-            ("service", "sentinel_user", "sentinel_password_file"),
-            not sentinels and "only redis.sentinels need it",
-        ),
+        "service": not sentinels and "only redis.sentinels need it",
         **dict.fromkeys(
             ("ca_file", "cert_file", "key_file"),
             not has_tls and "the connection is no TLS: that needs rediss:// in redis.url, or redis.tls",
@@ -274,16 +255,6 @@ class MemorySettings(Section):
     """
 
 
-class MinLearnedSettings(Section):
-    """The messages that each class must have before there is a verdict other than unsure."""
-
-    spam: Annotated[int, Field(ge=0, le=1_000_000)] = 50
-    """Until this many spam messages are learned, every verdict is unsure, with the reason ``learning N/M``."""
-
-    ham: Annotated[int, Field(ge=0, le=1_000_000)] = 50
-    """Until this many ham messages are learned, every verdict is unsure, with the reason ``learning N/M``."""
-
-
 _MODEL_NAME = re.compile(r"[a-z0-9._-]+")
 
 
@@ -294,7 +265,7 @@ def read_model_name(value: object) -> str:
     return value
 
 
-_REQUIRED_CLASSES = tuple(sorted(MinLearnedSettings.model_fields))
+_REQUIRED_CLASSES = ("ham", "spam")
 _TAKEN_NAME = re.compile(r"unlearn|release|none|reinforce-.*")
 MAX_CLASSES = 8
 
@@ -328,8 +299,10 @@ class ModelSettings(Section):
     ] = _REQUIRED_CLASSES
     """``ham``, ``spam``, and at most 6 kinds of ham. P(spam) stays the same with kinds."""
 
-    min_learned: MinLearnedSettings = MinLearnedSettings()
-    """The messages of each class that a model must have learned before a verdict other than unsure."""
+    min_learned: Annotated[int, Field(ge=0, le=1_000_000)] = 50
+    """Until so many ham and so many spam messages are learned, every verdict is unsure, with the reason
+    ``learning N/M``.
+    """
 
     ledger_days: Annotated[int, Field(ge=1, le=36500)] = 365
     """How long the model remembers what a message was learned as. After that it can no longer be unlearned or
@@ -344,6 +317,11 @@ class ModelSettings(Section):
     ``private-tokens.key`` in ``state_dir``; all machines that use the model need the same file. See "What it
     stores about people".
     """
+
+    @property
+    def messages_needed(self) -> Mapping[str, int]:
+        """How many messages of each class have to be learned before there is a verdict other than unsure."""
+        return {"spam": self.min_learned, "ham": self.min_learned}
 
     @property
     def kinds(self) -> tuple[str, ...]:

@@ -28,9 +28,7 @@ class Taught:
         self._capsys = capsys
         self.config = folder / "nb.yaml"
         # The name and the needs of the model that ``make_filter`` makes.
-        self.config.write_text(
-            f"redis: {{url: '{url}'}}\nmodel: {{name: test, min_learned: {{spam: 1, ham: 1}}}}\n"
-        )
+        self.config.write_text(f"redis: {{url: '{url}'}}\nmodel: {{name: test, min_learned: 1}}\n")
         self.model(lambda model: model.open())
 
     def model(self, use: Callable[[Model], Awaitable[Result]]) -> Result:

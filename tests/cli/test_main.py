@@ -40,8 +40,7 @@ def run(
         client.flushall()
     config = tmp_path / "nb.yaml"
     config.write_text(
-        f"state_dir: {tmp_path / 'state'}\nredis: {{url: '{shared_redis.url}'}}\n"
-        "model: {min_learned: {spam: 3, ham: 3}}\n"
+        f"state_dir: {tmp_path / 'state'}\nredis: {{url: '{shared_redis.url}'}}\nmodel: {{min_learned: 3}}\n"
     )
 
     def command(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:

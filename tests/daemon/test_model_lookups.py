@@ -26,7 +26,7 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
     settings = Settings.model_validate(
         {
             "state_dir": str(tmp_path),
-            "model": {"min_learned": {"ham": 3, "spam": 3}},
+            "model": {"min_learned": 3},
             "verdict": {"spam": 0.6},
             "autolearn": {"ham": 0.3, "spam": 0.7},
             "relay": {"next_hop": f"maildir:{tmp_path / 'Maildir'}"},

@@ -8,7 +8,7 @@ from nbstream import SpamFilter
 from nbstream.demo.mail import all_mail, labelled_mail
 from nbstream.demo.site import LESSONS, MIN_LEARNED
 
-SETTINGS = {"model": {"min_learned": {"spam": MIN_LEARNED, "ham": MIN_LEARNED}}}
+SETTINGS = {"model": {"min_learned": MIN_LEARNED}}
 
 
 def test_after_the_first_lessons_no_labelled_message_is_called_the_other_one() -> None:

@@ -72,7 +72,7 @@ def main(folder: Path, packages: Path, way: str) -> None:
     (root / "etc" / "smtpd.conf").write_text(configuration())
     settings = folder / "nbstream.yaml"
     text = (DEPLOY / "opensmtpd" / "nbstream.yaml").read_text()
-    settings.write_text(f"{text}\nmodel: {{min_learned: {{spam: 10, ham: 10}}}}\n")
+    settings.write_text(f"{text}\nmodel: {{min_learned: 10}}\n")
     filtering = serve(root, settings)
     server = RootedServer(root, "opensmtpd", "smtpd", "-d")
     try:

@@ -160,7 +160,7 @@ def learn_and_serve(prefix: Path, folder: Path, short_folder: Path) -> None:
     settings = folder / "nb.yaml"
     http_socket = short_folder / "http.sock"
     settings.write_text(
-        f"state_dir: {folder / 'state'}\nmodel: {{min_learned: {{spam: 1, ham: 0}}}}\n"
+        f"state_dir: {folder / 'state'}\nmodel: {{min_learned: 1}}\n"
         f"listeners: {{smtp: null, http: {{listen: 'unix:{http_socket}'}}}}\n"
     )
     nbstream = (*offline(), str(prefix / "bin/nbstream"))

@@ -33,7 +33,7 @@ listeners:
   smtp: null
   http: {{listen: "127.0.0.1:0"}}
   spamd: {{listen: "unix:{folder}/spamd.sock mode=0666"}}
-model: {{min_learned: {{spam: 1, ham: 1}}}}
+model: {{min_learned: 1}}
 verdict: {{spam: 0.54, unsure: 0.45}}
 log: {{format: json}}
 """

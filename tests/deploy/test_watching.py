@@ -29,7 +29,7 @@ listeners:
   http: {{listen: 127.0.0.1:0}}
   stream: {{}}
   dovecot: {{listen: 'unix:{state}.report'}}
-model: {{min_learned: {{spam: 5, ham: 5}}}}
+model: {{min_learned: 5}}
 verdict: {{max_false_positive_rate: 0.3, reject: {{max_false_positive_rate: 0.2}}}}
 autolearn: {{ham: 0.3, spam: 0.99}}
 models: [{{match: '*@example.org', name: '{{address}}'}}]

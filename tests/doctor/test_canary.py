@@ -27,7 +27,7 @@ from tests.harness.redis.redis_server import RedisServer
 CONFIG = """\
 state_dir: {folder}/state
 redis: {{url: '{url}'}}
-model: {{name: canary, min_learned: {{spam: 0, ham: 0}}}}
+model: {{name: canary, min_learned: 0}}
 listeners: {{{listeners}, http: {{listen: "127.0.0.1:0"}}}}
 autolearn: {{ham: 0.4}}
 actions: {{spam: reject}}

@@ -15,7 +15,7 @@ from tests.harness.redis.redis_server import RedisServer
 CONFIG = """\
 state_dir: {folder}/state
 redis: {{url: '{url}'}}
-model: {{min_learned: {{spam: 1, ham: 1}}}}
+model: {{min_learned: 1}}
 listeners:
   smtp: {{listen: "127.0.0.1:{port}"}}
   http: {{listen: "unix:{folder}/http.sock"}}

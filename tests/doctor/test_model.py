@@ -32,7 +32,7 @@ class TaughtSite:
         self._folder = folder
 
     def site(self, settings: str = "", needed: int = 1) -> Site:
-        model_settings = f"model: {{min_learned: {{spam: {needed}, ham: {needed}}}}}\n"
+        model_settings = f"model: {{min_learned: {needed}}}\n"
         text = settings if "model:" in settings else model_settings + settings
         return make_site(self._folder, f"redis: {{url: '{self._url}'}}\n{text}", NO_DAEMON)
 

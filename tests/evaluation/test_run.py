@@ -29,10 +29,10 @@ from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model as StoredModel
 from nbstream.store.model.model import temporary_model
-from nbstream.store.settings import MinLearnedSettings, ModelSettings
+from nbstream.store.settings import ModelSettings
 from tests.harness.letters import letters
 
-SETTINGS = Settings(model=ModelSettings(min_learned=MinLearnedSettings(spam=3, ham=3)))
+SETTINGS = Settings(model=ModelSettings(min_learned=3))
 IMMEDIATE = EvaluationOptions()
 
 

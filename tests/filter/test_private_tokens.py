@@ -36,7 +36,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 def settings_of(tmp_path: Path, *, private: bool, classes: Sequence[str] = ("ham", "spam")) -> Settings:
-    model = {"private_tokens": private, "classes": list(classes), "min_learned": {"spam": 1, "ham": 1}}
+    model = {"private_tokens": private, "classes": list(classes), "min_learned": 1}
     return make_settings({"model": model, "state_dir": str(tmp_path)})
 
 

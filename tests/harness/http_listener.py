@@ -132,7 +132,7 @@ async def open_http(
 
     ``follow=False`` leaves the follower empty.
     """
-    values: dict[str, Any] = {"state_dir": str(folder), "model": {"min_learned": {"ham": 1, "spam": 1}}}
+    values: dict[str, Any] = {"state_dir": str(folder), "model": {"min_learned": 1}}
     values["listeners"] = {"http": {"listen": "127.0.0.1:0"}}
     values["relay"] = {"next_hop": f"maildir:{folder / 'Maildir'}"}
     change(values)

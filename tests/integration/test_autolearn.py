@@ -34,7 +34,7 @@ class Site:
         config = write_config(
             folder,
             redis=f"{{url: '{self._server.url}', timeout_seconds: 2}}",
-            model="{min_learned: {spam: 20, ham: 20}}",
+            model="{min_learned: 20}",
             verdict="{spam: 0.95}",
             autolearn=autolearn,
         )

@@ -29,7 +29,7 @@ def daemons(tmp_path: Path, own_redis: RedisServer) -> Iterator[list[DaemonProce
         config = write_config(
             folder,
             redis=f"{{url: '{own_redis.url}', timeout_seconds: 2}}",
-            model="{min_learned: {spam: 1, ham: 1}}",
+            model="{min_learned: 1}",
             verdict="{max_false_positive_rate: 0.3, reject: {max_false_positive_rate: 0.2}}",
         )
         found.append(DaemonProcess(config).ready())

@@ -43,7 +43,7 @@ def mail_server() -> Iterator[MailServer]:
 def daemon(tmp_path: Path, redis_binary: Path, mail_server: MailServer) -> Iterator[DaemonProcess]:
     config = tmp_path / "nb.yaml"
     config.write_text(
-        f"state_dir: {tmp_path / 'state'}\nmodel: {{min_learned: {{spam: 3, ham: 3}}}}\n"
+        f"state_dir: {tmp_path / 'state'}\nmodel: {{min_learned: 3}}\n"
         "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\nlog: {format: json}\n"
         f"relay: {{next_hop: 'smtp://{mail_server.host}:{mail_server.port}'}}\n"
         "verdict: {spam: 0.6}\nactions: {spam: quarantine}\n"

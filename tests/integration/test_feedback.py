@@ -101,7 +101,7 @@ def start(tmp_path: Path, own_redis: RedisServer) -> Iterator[Callable[..., Site
 
     def begin(**settings: str) -> Site:
         url = f"{{url: '{own_redis.url}', timeout_seconds: 1}}"
-        config = write_config(tmp_path, **{"redis": url, "model": "{min_learned: {spam: 2, ham: 2}}", **settings})
+        config = write_config(tmp_path, **{"redis": url, "model": "{min_learned: 2}", **settings})
         daemons.append(DaemonProcess(config).ready())
         return Site(config, redis, daemons[-1])
 

@@ -20,7 +20,7 @@ def write(path: Path, text: str = "", listeners: str = LISTENERS) -> Path:
     """Write the configuration file of a daemon."""
     path.write_text(
         f"state_dir: {path.with_name('state')}\nlisteners: {{{listeners}}}\nlog: {{format: json}}\n"
-        f"model: {{min_learned: {{spam: 0, ham: 0}}}}\n{text}\n"
+        f"model: {{min_learned: 0}}\n{text}\n"
     )
     return path
 

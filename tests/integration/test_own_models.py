@@ -105,7 +105,7 @@ def site(own_redis: RedisServer, tmp_path: Path) -> Iterator[Site]:
                     "stream": {},
                 },
                 "relay": {"next_hop": "maildir"},
-                "model": {"min_learned": {"spam": 1, "ham": 1}},
+                "model": {"min_learned": 1},
                 "models": [{"match": "*@example.org", "name": "{domain}/{local}"}],
                 "log": {"format": "json"},
             }

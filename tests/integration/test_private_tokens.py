@@ -23,7 +23,7 @@ SPAM, HAM, READER = "spam@nbstream.invalid", "ham@nbstream.invalid", "ann@exampl
 WORDS = ("quetzalcoatl", "xylophonist", "brouhaha", "kerfuffle")
 """Words of a taught and of a checked message: of their headers, texts and links, and in no other file."""
 
-MODEL = "{private_tokens: true, min_learned: {spam: 10, ham: 10}}"
+MODEL = "{private_tokens: true, min_learned: 10}"
 
 
 def letter(number: int) -> bytes:

@@ -23,7 +23,7 @@ ODD = (
 def daemon(tmp_path: Path, redis_binary: Path) -> Iterator[DaemonProcess]:  # it starts the server itself
     config = tmp_path / "nb.yaml"
     config.write_text(
-        f"state_dir: {tmp_path / 'state'}\nmodel: {{min_learned: {{spam: 3, ham: 3}}}}\n"
+        f"state_dir: {tmp_path / 'state'}\nmodel: {{min_learned: 3}}\n"
         "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}}\nlog: {format: json}\n"
         "verdict: {spam: 0.6}\nrecipients:\n  - {match: '*@held.example', actions: {spam: quarantine}}\n"
     )

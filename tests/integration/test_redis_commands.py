@@ -54,7 +54,7 @@ def configure(folder: Path, redis: str, model: str = "default", more: str = "") 
     path = folder / f"{model}.yaml"
     path.write_text(
         f"state_dir: {folder / 'state'}\nredis: {redis}\n"
-        f"model: {{name: {model}, min_learned: {{spam: 0, ham: 0}}}}\n"
+        f"model: {{name: {model}, min_learned: 0}}\n"
         "models: [{match: '*@example.org', name: '{domain}/{local}'}]\n"
         f"log: {{format: json}}\nrelay: {{next_hop: 'maildir:{folder / 'mail'}'}}\n{more}\n"
     )

@@ -36,9 +36,7 @@ class File:
 
     def write(self, text: str = "", doors: str = DOORS, log: str = "{format: json}") -> None:
         new = self.path.with_suffix(".new")
-        new.write_text(
-            f"state_dir: {self.state}\n{doors}log: {log}\nmodel: {{min_learned: {{spam: 0, ham: 0}}}}\n{text}\n"
-        )
+        new.write_text(f"state_dir: {self.state}\n{doors}log: {log}\nmodel: {{min_learned: 0}}\n{text}\n")
         new.replace(self.path)
 
 

@@ -21,7 +21,7 @@ HAM = b"From: Ann <ann@example.org>\nSubject: Lunch?\n\nShall we have lunch on F
 CONFIGURATION = """\
 state_dir: {folder}/state
 listeners: {{smtp: null, http: {{listen: "127.0.0.1:0"}}, spamd: {{listen: {listen!r}}}}}
-model: {{min_learned: {{spam: 1, ham: 1}}}}
+model: {{min_learned: 1}}
 verdict: {{spam: 0.5}}
 {more}
 """

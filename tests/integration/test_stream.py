@@ -34,7 +34,7 @@ class Workers:
         config.write_text(
             f"state_dir: {self._folder / name}\nredis: {{url: '{self._server.url}'}}\n"
             "listeners: {smtp: null, http: {listen: '127.0.0.1:0'}, stream: {claim_seconds: 2}}\n"
-            f"log: {{format: json}}\nmodel: {{min_learned: {{spam: 0, ham: 0}}}}\n{text}\n"
+            f"log: {{format: json}}\nmodel: {{min_learned: 0}}\n{text}\n"
         )
         return self._stack.enter_context(DaemonProcess(config))
 

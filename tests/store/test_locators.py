@@ -13,7 +13,6 @@ from nbstream.errors import StoreForbids, StoreNotPrimary, StoreUnavailable
 from nbstream.store.connection import (
     ClusterNodes,
     ConnectionOptions,
-    Login,
     SentinelNodes,
     TlsOptions,
     look_for_primary,
@@ -117,20 +116,19 @@ async def test_users_passwords_and_certificates_hold_for_servers_and_sentinels(
         "secret",
         certificates,
         users=("teacher on >lesson ~nbstream:* +@all",),
-        sentinel_users=("asker on >question +sentinel +hello +auth",),
+        sentinel_users=("teacher on >lesson +sentinel +hello +auth",),
     )
     tls = TlsOptions(str(certificates.authority), str(certificates.certificate), str(certificates.key))
     with SentinelSet(tls_server_program, tmp_path / "set", access) as servers:
-        nodes = SentinelNodes(addresses(servers.sentinels), SERVICE, Login("asker", "question"))
+        nodes = SentinelNodes(addresses(servers.sentinels), SERVICE)
         right = ConnectionOptions(nodes, "lesson", 2, "test", "teacher", tls)
         async with open_client(right) as client:
             model = await Model(client, "test", 3600).open()
             assert await teach(model, 1)
             servers.primary().kill()
             await until(lambda: teach(model, 2), 60)
-        wrong = SentinelNodes(nodes.addresses, SERVICE, Login("asker", "wrong"))
-        async with open_client(ConnectionOptions(wrong, "lesson", 2, "test", "teacher", tls)) as client:
-            with pytest.raises(StoreForbids, match=r"redis\.sentinel_password_file"):
+        async with open_client(ConnectionOptions(nodes, "wrong", 2, "test", "teacher", tls)) as client:
+            with pytest.raises(StoreForbids, match=r"redis\.password_file"):
                 await Model(client, "test", 3600).totals()
         untrusted = ConnectionOptions(nodes, "lesson", 2, "test", "teacher", TlsOptions())
         async with open_client(untrusted) as client:

@@ -61,7 +61,8 @@ class SilentNodes(SentinelLocator):
     """A locator that nobody answers; ``questions`` counts how often it was asked."""
 
     def __init__(self) -> None:
-        super().__init__(SentinelNodes((), "mymaster"), None, 1.0)
+        nodes = SentinelNodes((), "mymaster")
+        super().__init__(nodes, ConnectionOptions(nodes))
         self.questions = 0
         self.deadline = asyncio.Event()
 

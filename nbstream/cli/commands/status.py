@@ -162,9 +162,7 @@ async def _collect_model_summary(
     totals = people.by_label
     return ModelSummary(
         name=settings.model.name,
-        state=model_state(
-            totals, settings.model.min_learned.model_dump(), automatic if settings.autolearn else None
-        ),
+        state=model_state(totals, settings.model.messages_needed, automatic if settings.autolearn else None),
         vocabulary_size=totals.vocabulary_size,
         recent=await _collect_recent(checked_messages),
         autolearned=automatic.messages_by_label(),

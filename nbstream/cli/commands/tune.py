@@ -39,7 +39,7 @@ async def run(options: argparse.Namespace, output: Output) -> None:
     async with open_one_shot_filter(settings) as (_, model):
         prequential_scores = await model.prequential_scores()
         learned = (await model.totals()).messages_by_label()
-    learned_at = prequential_scores.learned_at(ModelState(learned, settings.model.min_learned.model_dump()))
+    learned_at = prequential_scores.learned_at(ModelState(learned, settings.model.messages_needed))
     tuning = threshold_choices.compare_thresholds(prequential_scores, make_policy(settings), others, learned_at)
     for warning in threshold_report.sample_warnings(tuning, settings.model.name):
         print_error(warning)

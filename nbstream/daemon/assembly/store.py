@@ -22,7 +22,6 @@ from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.store.transfer import archive
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
     from redis.asyncio import Redis
 
     from nbstream.addresses import TcpAddress
@@ -81,23 +80,18 @@ def connection_options(settings: Settings) -> connection.ConnectionOptions:
     server: str | connection.SentinelNodes | connection.ClusterNodes = redis.url.get_secret_value()
     if redis.sentinels:
         assert redis.service is not None
-        login = connection.Login(redis.sentinel_user, _revealed(redis.sentinel_password))
-        server = connection.SentinelNodes(_addresses(redis.sentinels), redis.service, login)
+        server = connection.SentinelNodes(_addresses(redis.sentinels), redis.service)
     elif redis.cluster:
         server = connection.ClusterNodes(_addresses(redis.cluster))
     files = [str(file) if file else None for file in (redis.ca_file, redis.cert_file, redis.key_file)]
     return connection.ConnectionOptions(
         server,
-        _revealed(redis.password),
+        redis.password.get_secret_value() if redis.password else None,
         redis.timeout_seconds,
         settings.model.name,
         redis.user,
         connection.TlsOptions(*files) if redis.tls or any(files) else None,
     )
-
-
-def _revealed(secret: SecretStr | None) -> str | None:
-    return secret.get_secret_value() if secret else None
 
 
 def _addresses(addresses: Sequence[TcpAddress]) -> tuple[tuple[str, int], ...]:

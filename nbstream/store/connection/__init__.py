@@ -5,7 +5,6 @@ from nbstream.store.connection.durability import DurabilityRisk, FoundRisk, dura
 from nbstream.store.connection.options import (
     ClusterNodes,
     ConnectionOptions,
-    Login,
     SentinelNodes,
     TlsOptions,
 )
@@ -16,7 +15,6 @@ __all__ = [
     "ConnectionOptions",
     "DurabilityRisk",
     "FoundRisk",
-    "Login",
     "Primary",
     "SentinelNodes",
     "ServerGuard",

@@ -207,14 +207,13 @@ def open_client(
         "socket_connect_timeout": options.timeout_seconds,
         "retry": Retry(EqualJitterBackoff(_RETRY_SECONDS, _RETRY_SECONDS), retries),
         "driver_info": None,  # no CLIENT SETINFO: a user who may not do that would fill the server's ACL log
-        **options.login.arguments(),
+        **options.login_arguments(),
     }
     if isinstance(options.server, str):
         arguments |= parse_url(options.server)
     elif options.tls is not None:
         arguments["connection_class"] = SSLConnection
-    if options.tls is not None:
-        arguments |= options.tls.arguments()
+    arguments |= options.tls_arguments()
     name = None if options.model is None else f"{_CLIENT}{__version__}:{options.model}"
     connection_class = arguments.pop("connection_class", Connection)
     if connection_class is SSLConnection:

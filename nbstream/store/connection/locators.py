@@ -21,15 +21,13 @@ from typing import Any
 from redis import exceptions
 from redis.asyncio import Connection
 from redis.crc import key_slot
-from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from nbstream.store.connection.options import (
     ClusterNodes,
     ConnectionOptions,
-    Login,
     NodeAddress,
     SentinelNodes,
-    TlsOptions,
     tls_connection_class,
 )
 
@@ -46,22 +44,13 @@ class _Answer:
 
 
 class PrimaryLocator(ABC):
-    """Asks ``nodes`` where the primary is; ``problem`` says that none has an answer."""
+    """Asks ``nodes`` where the primary of ``options`` is; ``problem`` says that none has an answer."""
 
-    def __init__(
-        self,
-        nodes: Sequence[NodeAddress],
-        problem: str,
-        login: Login,
-        tls: TlsOptions | None,
-        timeout_seconds: float,
-    ) -> None:
+    def __init__(self, nodes: Sequence[NodeAddress], problem: str, options: ConnectionOptions) -> None:
         self._nodes = nodes
         self._problem = problem
-        self._seconds = min(_MAX_NODE_SECONDS, timeout_seconds)
-        self._class: type[Connection] = Connection if tls is None else tls_connection_class()
-        tls_arguments = {} if tls is None else tls.arguments()
-        self._arguments = {"driver_info": None, **login.arguments(), **tls_arguments}  # see ``open_client``
+        self._options = options
+        self._class: type[Connection] = Connection if options.tls is None else tls_connection_class()
 
     async def locate(self) -> NodeAddress:
         """Return the address of the newest answer. Raises ``redis.exceptions.ConnectionError``."""
@@ -78,14 +67,15 @@ class PrimaryLocator(ABC):
     async def _ask(self, node: NodeAddress) -> _Answer | None:
         """Ask one node. Raises what ``_send`` raises, and ``ValueError`` and the like for a strange answer."""
 
-    async def _send(self, node: NodeAddress, *commands: Sequence[str]) -> list[Any]:
+    async def _send(self, node: NodeAddress, *commands: Sequence[str], logs_in: bool = True) -> list[Any]:
         """Return the replies to the commands, on a connection of their own, within a short deadline.
 
         Raises what redis-py raises, and ``TimeoutError``.
         """
-        connection = self._class(host=node[0], port=node[1], **self._arguments)
+        arguments = self._options.tls_arguments() | (self._options.login_arguments() if logs_in else {})
+        connection = self._class(host=node[0], port=node[1], driver_info=None, **arguments)  # see ``open_client``
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(min(_MAX_NODE_SECONDS, self._options.timeout_seconds)):
                 await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no type here
                 replies = []
                 for command in commands:
@@ -97,37 +87,35 @@ class PrimaryLocator(ABC):
 
 
 class SentinelLocator(PrimaryLocator):
-    """Asks Sentinels."""
+    """Asks Sentinels. Those that want a login get that of Redis; most want none, and refuse one."""
 
-    def __init__(self, nodes: SentinelNodes, tls: TlsOptions | None, timeout_seconds: float) -> None:
-        problem = f"no Sentinel that answers knows {nodes.service}"
-        super().__init__(nodes.addresses, problem, nodes.login, tls, timeout_seconds)
-        self._service = nodes.service
+    def __init__(self, nodes: SentinelNodes, options: ConnectionOptions) -> None:
+        super().__init__(nodes.addresses, f"no Sentinel that answers knows {nodes.service}", options)
+        self._commands = (
+            ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", nodes.service),
+            ("SENTINEL", "MASTER", nodes.service),
+        )
 
     async def _ask(self, node: NodeAddress) -> _Answer | None:
-        address, state = await self._send(
-            node,
-            ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service),
-            ("SENTINEL", "MASTER", self._service),
-        )
+        try:
+            address, state = await self._send(node, *self._commands, logs_in=False)
+        except (AuthenticationError, NoPermissionError):
+            address, state = await self._send(node, *self._commands)
         return _Answer(int(_mapping(state)[b"config-epoch"]), (address[0].decode(), int(address[1])))
 
 
 class ClusterLocator(PrimaryLocator):
     """Asks nodes of a cluster which of them has the keys of a model, which all are in one slot."""
 
-    def __init__(
-        self, nodes: ClusterNodes, slot: int, login: Login, tls: TlsOptions | None, timeout_seconds: float
-    ) -> None:
+    def __init__(self, nodes: ClusterNodes, slot: int, options: ConnectionOptions) -> None:
         problem = f"no node of the cluster that answers knows who has slot {slot}"
-        super().__init__(nodes.addresses, problem, login, tls, timeout_seconds)
+        super().__init__(nodes.addresses, problem, options)
         self._slot = slot
-        self._uses_tls = tls is not None
         self._configured = nodes.addresses
 
     async def _ask(self, node: NodeAddress) -> _Answer | None:
         (reply,) = await self._send(node, ("CLUSTER", "NODES"))
-        lines = ClusterNode.parse_all(reply, node[0], prefers_name=self._uses_tls)
+        lines = ClusterNode.parse_all(reply, node[0], prefers_name=self._options.tls is not None)
         known = [line.address for line in lines if line.address[1]][:_MAX_KNOWN_NODES]
         self._nodes = tuple(dict.fromkeys((*self._configured, *known)))
         owners = [line for line in lines if line.is_primary and line.has_slot(self._slot)]
@@ -188,11 +176,11 @@ class ClusterNode:
 def make_locator(options: ConnectionOptions) -> PrimaryLocator | None:
     """The locator of these options; None for a URL, which says itself where Redis is."""
     if isinstance(options.server, SentinelNodes):
-        return SentinelLocator(options.server, options.tls, options.timeout_seconds)
+        return SentinelLocator(options.server, options)
     if isinstance(options.server, ClusterNodes):
         slot = model_slot(options)
         assert slot is not None
-        return ClusterLocator(options.server, slot, options.login, options.tls, options.timeout_seconds)
+        return ClusterLocator(options.server, slot, options)
     return None
 
 

@@ -26,19 +26,6 @@ NodeAddress: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
-    """A user of Redis, None for ``default``, and a password; neither is in a repr."""
-
-    user: str | None = field(default=None, repr=False)
-    password: str | None = field(default=None, repr=False)
-
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of a connection of redis-py."""
-        given = {"username": self.user, "password": self.password}
-        return {name: value for name, value in given.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
 class TlsOptions:
     """The files of TLS: certificate authorities (None: those of the system), and a certificate with its key."""
 
@@ -54,11 +41,10 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class SentinelNodes:
-    """The Sentinels that know where the primary ``service`` is, and the login of the Sentinels themselves."""
+    """The Sentinels that know where the primary ``service`` is."""
 
     addresses: tuple[NodeAddress, ...]
     service: str
-    login: Login = Login()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +70,14 @@ class ConnectionOptions:
     user: str | None = field(default=None, repr=False)
     tls: TlsOptions | None = None
 
-    @property
-    def login(self) -> Login:
-        """How to log in, beside what a URL says."""
-        return Login(self.user, self.password)
+    def login_arguments(self) -> dict[str, Any]:
+        """How to log in, beside what a URL says, as arguments of a connection of redis-py."""
+        given = {"username": self.user, "password": self.password}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def tls_arguments(self) -> dict[str, Any]:
+        """The files of TLS, as arguments of a connection of redis-py."""
+        return self.tls.arguments() if self.tls else {}
 
 
 def tls_connection_class() -> type[SSLConnection]:

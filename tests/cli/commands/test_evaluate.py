@@ -33,7 +33,7 @@ COUNT = 60
 @pytest.fixture
 def config(tmp_path: Path) -> str:
     path = tmp_path / "nb.yaml"
-    path.write_text("model: {min_learned: {spam: 3, ham: 3}}\n")
+    path.write_text("model: {min_learned: 3}\n")
     return str(path)
 
 

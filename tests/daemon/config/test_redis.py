@@ -12,13 +12,12 @@ import pytest
 from nbstream.daemon.assembly.store import connection_options
 from nbstream.daemon.config import Settings, load_settings
 from nbstream.errors import ConfigError
-from nbstream.store.connection import ClusterNodes, Login, SentinelNodes, TlsOptions
+from nbstream.store.connection import ClusterNodes, SentinelNodes, TlsOptions
 
 
 @pytest.fixture
 def load(tmp_path: Path) -> Callable[[str], Settings]:
     (tmp_path / "password").write_text("SECRET\n")
-    (tmp_path / "asker").write_text("QUESTION\n")
     (tmp_path / "empty.pem").touch()
 
     def load_text(text: str) -> Settings:
@@ -43,20 +42,18 @@ def test_sentinels_with_logins_and_tls_reach_the_store(
 ) -> None:
     settings = load(
         "{sentinels: ['s1:26379', '[::1]:26380'], service: mymaster, user: u, password_file: TMP/password, "
-        "sentinel_user: asker, sentinel_password_file: TMP/asker, tls: true, ca_file: TMP/certificate.pem, "
+        "tls: true, ca_file: TMP/certificate.pem, "
         "cert_file: TMP/certificate.pem, key_file: TMP/key.pem}"
     )
 
     options = connection_options(settings)
 
-    login = Login("asker", "QUESTION")
-    assert options.server == SentinelNodes((("s1", 26379), ("::1", 26380)), "mymaster", login)
-    assert options.login == Login("u", "SECRET")
+    assert options.server == SentinelNodes((("s1", 26379), ("::1", 26380)), "mymaster")
+    assert (options.user, options.password) == ("u", "SECRET")
     assert options.tls == TlsOptions(str(certificate), str(certificate), str(tmp_path / "key.pem"))
     assert not settings.redis.is_embedded
     assert settings.redis.display_url == "sentinels of mymaster at s1:26379,[::1]:26380"
     assert "SECRET" not in repr(options)
-    assert "QUESTION" not in repr(options)
     assert connection_options(pickle.loads(pickle.dumps(settings))) == options, "as workers get it"
 
 
@@ -88,8 +85,6 @@ REFUSALS = [
     ("{user: u}", "user", "the embedded Redis has no users"),
     ("{url: 'redis://u@h', user: u}", "user", "redis.url already names a user"),
     ("{password_file: TMP/password}", "password_file", "the embedded Redis has no password"),
-    ("{cluster: ['n:1'], sentinel_user: u}", "sentinel_user", "only redis.sentinels need it"),
-    ("{cluster: ['n:1'], sentinel_password_file: TMP/asker}", "sentinel_password_file", "only redis.sentinels"),
     ("{url: 'rediss://h', tls: true}", "tls", "redis.url says by rediss:// that it is TLS"),
     ("{tls: true}", "tls", "must be left out"),
     ("{url: 'redis://h', cert_file: TMP/x.pem}", "cert_file", "that needs rediss:// in redis.url, or redis.tls"),

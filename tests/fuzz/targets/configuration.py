@@ -42,8 +42,7 @@ def _check_settings(settings: Settings) -> None:
 TARGET = FuzzTarget(
     _check,
     (
-        b"redis:\n  url: redis://:hunter2@127.0.0.1:6379/0\nmodel:\n  name: mail\n  "
-        b"min_learned: {spam: 10, ham: 10}\n",
+        b"redis:\n  url: redis://:hunter2@127.0.0.1:6379/0\nmodel:\n  name: mail\n  min_learned: 10\n",
         b"redis:\n  sentinels: [a:26379, '[::1]:1']\n  service: mail\n  user: u\n  tls: true\n",
         b"redis:\n  cluster: ['127.0.0.1:7000']\n  url: redis://x?foo=1\n",
         b"listeners:\n  smtp:\n    listen: 127.0.0.1:10025\n  http: {listen: 'unix:/run/h.sock', "

@@ -36,7 +36,7 @@ listeners:
   spamd: {{listen: "127.0.0.1:{spamd}"}}
   stream: {{claim_seconds: {claim_seconds}}}
   dovecot: {{listen: "unix:{folder}/report"}}
-model: {{min_learned: {{spam: 10, ham: 10}}}}
+model: {{min_learned: 10}}
 autolearn: {{ham: 0.02, spam: 0.98}}
 log: {{format: json}}
 recipients:

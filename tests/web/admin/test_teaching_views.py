@@ -35,7 +35,7 @@ from tests.web.admin.page_listener import Browser, PageListener, open_page
 PRIZE = Message.parse(b"Subject: prize\n\nClaim your free prize now\n")
 LUNCH = Message.parse(b"Subject: lunch\n\nShall we have lunch on Friday?\n")
 HOSTILE = "<script>alert(1)</script>{{ 1111*1111 }}\u202e"
-SETTINGS = Settings.model_validate({"model": {"name": "test", "min_learned": {"ham": 1, "spam": 1}}})
+SETTINGS = Settings.model_validate({"model": {"name": "test", "min_learned": 1}})
 
 
 @dataclass
