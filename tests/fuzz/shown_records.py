@@ -7,18 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from nbstream.bayes.columns import CLASSES
-from nbstream.filter.filter import MessageRecord
 from nbstream.filter.suspects import Suspect
 from nbstream.policy.verdict import ModelState
 from nbstream.server.http.access import Role
-from nbstream.server.message_service import MessageHandler
-from nbstream.store.model.history import History, HistoryChange, HistoryRecord, RecentChanges
+from nbstream.store.model.history import History, HistoryChange, RecentChanges
 from nbstream.store.recent.message_rows import MessageRow, RowPosition
 from nbstream.store.recent.row_search import RowFilter, RowPage, RowSearch
 from nbstream.store.settings import MemorySettings
-from nbstream.web.admin.message_view import MessageLookups, MessageView
 from nbstream.web.admin.messages_view import MessagesView
-from nbstream.web.admin.quarantine_view import PageQuarantine
 from nbstream.web.admin.teaching_view import TeachingView
 from nbstream.web.rendering import PageRenderer
 from nbstream.web.requests import Answer, Page, PageRequest, Session, View
@@ -63,11 +59,6 @@ async def _suspect_all(message_keys: Iterable[str]) -> Sequence[Suspect]:
     return [Suspect(key, "ham", 0.99) for key in message_keys]
 
 
-class _EmptyQuarantine:
-    async def find(self, message_id: str) -> None:
-        return None
-
-
 def show_row(row: MessageRow, request: PageRequest | None = None) -> None:
     """Show a row in the list, as an answer to this request."""
     _show(
@@ -92,36 +83,8 @@ def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None =
     )
 
 
-def show_message(record: MessageRecord | None, history: Sequence[HistoryRecord] = ()) -> None:
-    """Show all that is known of a message."""
-
-    async def find_record(_: str) -> MessageRecord | None:
-        return record
-
-    async def find_history(*_: object) -> Sequence[HistoryRecord]:
-        return history
-
-    async def find_nothing(_: str) -> None:
-        return None
-
-    lookups = MessageLookups(
-        record=find_record,
-        ledger_entry=find_nothing,
-        history=find_history,
-        rows=_find_nothing,
-        policy_labels=dict,
-        class_names=lambda: CLASSES,
-    )
-    view = MessageView(lookups, cast(PageQuarantine, _EmptyQuarantine()), _no_handler)
-    _show(view, PageRequest(SESSION, "a" * 24))
-
-
 async def _find_nothing(_: object) -> dict[str, Any]:
     return {}
-
-
-def _no_handler() -> MessageHandler:
-    raise AssertionError("nothing is taught")
 
 
 def _show(view: View, request: PageRequest) -> None:
