@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from typing import Any, cast
@@ -10,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn import naive_bayes
 
 from nbstream.bayes import BernoulliNB, CategoricalNB, GaussianNB, MultinomialNB
 from nbstream.bayes.counts import WEIGHT_ONE, Totals
@@ -210,6 +210,12 @@ def test_a_class_has_no_more_messages_with_a_feature_than_messages() -> None:
         model.unlearn(features, "spam", 2)
 
 
+@pytest.fixture
+def naive_bayes() -> Any:
+    """scikit-learn's models, loaded for the tests that compare with them alone: that takes a second."""
+    return importlib.import_module("sklearn.naive_bayes")
+
+
 class TestAgainstScikitLearn:
     """60 made-up messages of three classes."""
 
@@ -219,7 +225,7 @@ class TestAgainstScikitLearn:
     numbers = draw.normal(labels[:, np.newaxis] * [1.0, 2.0, -1.0], 2.0)
     probe = 5
 
-    def test_multinomial(self) -> None:
+    def test_multinomial(self, naive_bayes: Any) -> None:
         ours, theirs = MultinomialNB(CLASSES, alpha=0.5, prior_alpha=0), naive_bayes.MultinomialNB(alpha=0.5)
         bags = [{f"t{i}": int(n) for i, n in enumerate(row) if n} for row in self.occurrences]
         for bag, label in zip(bags, self.labels, strict=True):
@@ -227,7 +233,7 @@ class TestAgainstScikitLearn:
         expected = theirs.fit(self.occurrences, self.labels).predict_proba(self.occurrences)
         assert np.array([[*ours.probabilities(bag).values()] for bag in bags]) == pytest.approx(expected)
 
-    def test_bernoulli(self) -> None:
+    def test_bernoulli(self, naive_bayes: Any) -> None:
         present = self.occurrences > 1
         ours, theirs = BernoulliNB(CLASSES, alpha=0.5, prior_alpha=0), naive_bayes.BernoulliNB(alpha=0.5)
         sets = [[i for i, is_present in enumerate(row) if is_present] for row in present]
@@ -236,7 +242,7 @@ class TestAgainstScikitLearn:
         expected = theirs.fit(present, self.labels).predict_proba(present)
         assert np.array([[*ours.probabilities(tokens).values()] for tokens in sets]) == pytest.approx(expected)
 
-    def test_categorical(self) -> None:
+    def test_categorical(self, naive_bayes: Any) -> None:
         values = np.minimum(self.occurrences, 2)
         ours, theirs = CategoricalNB(CLASSES, alpha=0.5, prior_alpha=0), naive_bayes.CategoricalNB(alpha=0.5)
         rows = [dict(enumerate(row.tolist())) for row in values]
@@ -245,7 +251,7 @@ class TestAgainstScikitLearn:
         expected = theirs.fit(values, self.labels).predict_proba(values)
         assert np.array([[*ours.probabilities(row).values()] for row in rows]) == pytest.approx(expected)
 
-    def test_gaussian(self) -> None:
+    def test_gaussian(self, naive_bayes: Any) -> None:
         floor = 1e-9 * self.numbers.var(axis=0).max()
         ours, theirs = GaussianNB(CLASSES, variance_floor=floor, prior_alpha=0), naive_bayes.GaussianNB()
         rows = [dict(enumerate(row.tolist())) for row in self.numbers]

@@ -7,7 +7,7 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -333,16 +333,16 @@ def zstd_bomb(claimed_size: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "stored",
+    "make",
     [
-        zstd_bomb(MAX_UNPACKED_BYTES),
-        zstd_bomb(1 << 30),
-        compress(b"0.5 ham\0%s\0\0" % MANY_TOKENS),
+        lambda: zstd_bomb(MAX_UNPACKED_BYTES),
+        lambda: zstd_bomb(1 << 30),
+        lambda: compress(b"0.5 ham\0%s\0\0" % MANY_TOKENS),
     ],
     ids=["more than its header says", "too much by its header", "many tokens"],
 )
-async def test_a_bomb_is_refused_before_it_takes_memory(client: Redis, stored: bytes) -> None:
-    await client.set(KEYS.checked("m1"), stored)
+async def test_a_bomb_is_refused_before_it_takes_memory(client: Redis, make: Callable[[], bytes]) -> None:
+    await client.set(KEYS.checked("m1"), make())
 
     with little_memory(), pytest.raises(StoreIncompatible):
         await RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()).recall("m1")

@@ -594,7 +594,7 @@ def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
         message_line(of_another="program"),
         message_line(sums="=x 1 =x 1"),
         message_line(tokens=base64.b64encode(zlib.compress(b"a\nb\na")).decode()),
-        message_line(tokens=base64.b64encode(zlib.compress(bytes(65 << 20))).decode()),
+        message_line(tokens=base64.b64encode(zlib.compress(bytes(65 << 20), 1)).decode()),
     ],
 )
 async def test_an_entry_that_no_lesson_can_have_written_is_refused(other: Model, line: bytes) -> None:
