@@ -19,7 +19,7 @@ from tests.harness.daemon import command, free_port, send
 from tests.harness.digest_site import ANN, BOB, body_of
 from tests.integration.test_digest import settle
 
-LOOKS = [Look(), Look(NARROW, "dark"), Look(scripts=False)]
+LOOKS = [Look(NARROW, "dark"), Look(scripts=False)]
 SPAM = "claim free prize winner cash offer casino bonus"
 
 
@@ -63,6 +63,12 @@ def digest_of(site: Site, recipient: str) -> str:
 def test_a_user_gets_his_message_by_a_link_and_a_button(visit: OpenVisitor, site: Site, look: Look) -> None:
     visitor = visit(site.origin, look)
     visitor.page.set_content(digest_of(site, ANN))
+    if look.scripts:  # which look for these
+        assert visitor.overflowing() == []
+        assert visitor.grave_violations() == []
+    shown = visitor.page.inner_text("body")
+    assert "<script>alert(1)</script>" in shown
+    assert re.search(r"perhaps spam|probably spam|almost certainly spam", shown)
     link = visitor.page.get_by_role("link", name="Deliver it to me")
     target = link.get_attribute("href")
     assert target
@@ -71,7 +77,7 @@ def test_a_user_gets_his_message_by_a_link_and_a_button(visit: OpenVisitor, site
     visitor.go(target.removeprefix(site.origin))  # a scanner of mail was here too
     expect(visitor.page.get_by_role("heading")).to_have_text("Deliver a held message")
     assert len(delivered(site, ANN)) == 1  # the digest alone
-    if look.scripts:  # which look for these
+    if look.scripts:
         assert visitor.overflowing() == []
         assert visitor.grave_violations() == []
     visitor.page.get_by_role("button", name="Deliver it to me").click()
@@ -79,13 +85,3 @@ def test_a_user_gets_his_message_by_a_link_and_a_button(visit: OpenVisitor, site
     expect(visitor.page.get_by_role("status")).to_have_text("The message was delivered to you.")
     assert len([raw for raw in delivered(site, ANN) if SPAM.encode() in raw]) == 1
     assert not [raw for raw in delivered(site, BOB) if SPAM.encode() in raw]
-
-
-def test_the_digest_is_readable_and_runs_nothing(visit: OpenVisitor, site: Site) -> None:
-    visitor = visit(site.origin, Look(NARROW))
-    visitor.page.set_content(digest_of(site, ANN))
-    assert visitor.overflowing() == []
-    assert visitor.grave_violations() == []
-    shown = visitor.page.inner_text("body")
-    assert "<script>alert(1)</script>" in shown
-    assert re.search(r"perhaps spam|probably spam|almost certainly spam", shown)

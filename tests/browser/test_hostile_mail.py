@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from email.message import EmailMessage
+from itertools import zip_longest
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -107,8 +108,9 @@ def well_formed(text: str) -> str:
 
 
 def remembered() -> Iterator[tuple[CheckedMessage, RememberedEnvelope]]:
-    """Checked messages with hostile texts in each field."""
-    for number, text in enumerate(TEXTS):
+    """Checked messages with hostile texts in each field, two after each other."""
+    for number, texts in enumerate(zip_longest(TEXTS[::2], TEXTS[1::2], fillvalue="")):
+        text = "".join(texts)
         token = well_formed(text).replace("\n", " ").encode()
         tokens = Tokens([b"subject:" + token, token], [b"body:" + token])
         key = chr(ord("a") + number) * 24
@@ -119,7 +121,7 @@ def remembered() -> Iterator[tuple[CheckedMessage, RememberedEnvelope]]:
 async def teach(config_file: Path) -> None:
     """Teach messages as ham and spam, in the names of hostile teachers, one of whom contradicts the verdicts."""
     async with open_one_shot_filter(config.load_settings(config_file)) as (spam_filter, _):
-        for number, name in enumerate(map(well_formed, TEXTS)):
+        for number, name in enumerate(map(well_formed, TEXTS[::2])):
             message = Message.parse(f"Subject: {number}\n\n{name}\n".encode())
             await spam_filter.learn(message, "spam", name, name)
             await spam_filter.learn(message, "ham", name, name)
@@ -201,7 +203,7 @@ def test_nothing_runs_and_the_layout_holds(visit: OpenVisitor, hostile_site: Sit
             waiting += [link for link in links(visitor) if link not in {*found, *waiting}]
 
     assert {path: of_path for path, of_path in found.items() if of_path} == {}
-    assert len([path for path in found if path.startswith("/ui/messages/")]) > len(TEXTS)
+    assert len([path for path in found if path.startswith("/ui/messages/")]) > len(TEXTS) // 2
 
 
 def test_nothing_of_an_address_runs(visit: OpenVisitor, hostile_site: Site) -> None:

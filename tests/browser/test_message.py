@@ -20,8 +20,7 @@ from tests.harness.letters import letters
 
 pytestmark = pytest.mark.timeout(300)  # a daemon is started and taught first
 
-NO_SCRIPTS = Look(scripts=False)
-LOOKS = {str(look): look for look in (Look(), NO_SCRIPTS, Look(NARROW, "dark"))}
+LOOKS = {str(look): look for look in (Look(scripts=False), Look(NARROW, "dark"))}
 SPAM = dict(zip(LOOKS, (raw for label, raw in letters(60, seed=9) if label == "spam"), strict=False))
 """For each look a message that no other one has."""
 
