@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from redis import Redis
 
 from tests.harness.daemon import DaemonProcess, command, wait_until
-from tests.harness.programs import missing
 from tests.harness.redis.redis_server import RedisServer
 from tests.integration.test_life import send
 
@@ -77,50 +71,3 @@ def test_a_redis_out_of_memory_defers_feedback_and_nothing_else(tmp_path: Path, 
         assert daemon.metric(KNOWN) == 2
         assert daemon.metric(LEARNED) == 2
         assert len(told(daemon, "training is enabled again")) == 1
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB, as root may mount one."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = os.geteuid() == 0 and not subprocess.call(
-        ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "none", str(folder)], stderr=subprocess.DEVNULL
-    )
-    if not mounted:
-        missing("the right to mount a small file system")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-@pytest.mark.soak
-def test_a_full_disk_under_the_embedded_redis_defers_feedback_and_nothing_else(
-    tmp_path: Path, small_disk: Path, redis_binary: Path
-) -> None:
-    config = configure(tmp_path, small_disk / "state")
-    with DaemonProcess(config) as daemon:
-        assert send(daemon, letter(0), FEEDBACK).startswith("250 ")
-        stuffing = small_disk / "stuffing"
-        with contextlib.suppress(OSError), stuffing.open("wb", buffering=0) as file:
-            while True:
-                file.write(b"x" * 512)
-
-        for number in range(5):
-            assert send(daemon, letter(1), FEEDBACK).startswith("451 ")
-            assert send(daemon, letter(number)).startswith("250 ")
-        assert daemon.metric(CHECKED) == 5
-        assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
-        assert daemon.metric(KNOWN) == 1
-        assert daemon.metric(FAILED) == 5
-        # Redis ends where it cannot write what it is to sync at once, and is started again.
-        wait_until(lambda: told(daemon, "ended by itself") != [])
-        assert "AOF write error" in told(daemon, "ended by itself")[0]
-
-        stuffing.unlink()
-        wait_until(lambda: send(daemon, letter(1), FEEDBACK).startswith("250 "))
-        assert " already learned as spam" in send(daemon, letter(1), FEEDBACK)
-        assert daemon.metric(KNOWN) == 2
-        assert daemon.stop() == 0
-    assert command("unlearn", "-c", config, "-", input=letter(1).decode()).stdout.startswith("1 unlearned")
-    assert command("unlearn", "-c", config, "-", input=letter(0).decode()).stdout.startswith("1 unlearned")
-    assert "tokens   0\n" in command("status", "-c", config).stdout

@@ -55,12 +55,7 @@ def test_sigterm_drains_stops_redis_and_exits_0(daemon: DaemonProcess, tmp_path:
 
     assert gone(server)
     assert [event["event"] for event in daemon.events][-2:] == ["draining", "stopped"]
-
-
-def test_each_message_is_one_structured_line(daemon: DaemonProcess) -> None:
-    send(daemon)
-    daemon.stop()
-
+    # Each message is one structured line.
     (line,) = [event for event in daemon.events if event["event"] == "message"]
     assert line["verdict"] == "unsure"
     assert (line["action"], line["policy"]) == ("pass", None)
@@ -89,25 +84,6 @@ def test_kill_9_leaves_no_orphan_and_loses_nothing_acknowledged(config: Path, tm
     with DaemonProcess(config) as second:
         assert second.metric('nbstream_model_messages{class="spam"}') == 1
         assert send(second, MESSAGE, "spam@nbstream.invalid").startswith("250 2.0.0 already")
-
-
-def test_a_second_daemon_on_the_same_state_is_refused(daemon: DaemonProcess) -> None:
-    result = command("serve", "-c", daemon.config)
-
-    assert result.returncode == 75
-    assert "another nbstream daemon" in result.stderr
-
-
-def test_a_port_in_use_is_refused_by_name(daemon: DaemonProcess, tmp_path: Path) -> None:
-    config = tmp_path / "other.yaml"
-    config.write_text(
-        f"state_dir: {tmp_path / 'other'}\nlisteners: {{smtp: {{listen: '{daemon.address('smtp')}'}}}}\n"
-    )
-
-    result = command("serve", "-c", config)
-
-    assert result.returncode == 75
-    assert "listeners.smtp.listen: cannot listen on 127.0.0.1:" in result.stderr
 
 
 def test_a_redis_that_dies_comes_back_with_everything(daemon: DaemonProcess, tmp_path: Path) -> None:
@@ -166,13 +142,20 @@ nbstream_quarantine_expired_total nbstream_worker_restarts_total
 """
 
 
-def test_every_promised_metric_is_exported(daemon: DaemonProcess) -> None:
+def test_every_promised_metric_is_exported_and_a_second_daemon_on_the_same_state_is_refused(
+    daemon: DaemonProcess,
+) -> None:
     send(daemon)
     send(daemon, MESSAGE, "ham@nbstream.invalid")
 
     text = daemon.get("/metrics")[1]
 
     assert [name for name in METRICS.split() if f"\n{name}{{" not in text and f"\n{name} " not in text] == []
+
+    result = command("serve", "-c", daemon.config)
+
+    assert result.returncode == 75
+    assert "another nbstream daemon" in result.stderr
 
 
 def test_the_hints_work_when_pasted_anywhere(config: Path, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def letters(folder: Path, label: str, count: int) -> Path:
     return target
 
 
-def test_every_command_that_uses_redis_works(
+def test_every_command_works_and_two_workers_answer_a_stream(
     servers: Servers, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def succeed(*words: str | Path) -> str:
@@ -105,17 +105,11 @@ def test_every_command_that_uses_redis_works(
     succeed("undo", "-c", config, "--since", "1h", "--yes")
     assert servers.learned() == 0
 
-
-def test_a_daemon_with_two_workers_answers_a_stream(servers: Servers, tmp_path: Path) -> None:
-    listeners = (
-        "workers: 2\nlisteners: {smtp: null, http: {listen: '127.0.0.1:0'}, stream: {claim_seconds: 2}, "
-        "metrics: {listen: '127.0.0.1:0'}}"
-    )
+    listeners = "workers: 2\nlisteners: {smtp: null, http: {listen: '127.0.0.1:0'}, stream: {claim_seconds: 2}}"
     with DaemonProcess(configure(tmp_path, servers.setting, more=listeners)):
         for number in range(60):
             label = ("label", "spam" if number % 2 else "ham")
             servers.node().ask("XADD", IN, "*", "id", number, "text", f"text {number} of words", *label)
-
         wait_until(lambda: servers.node().ask("XLEN", OUT) == 60)
         assert servers.learned() == 60
 

@@ -124,14 +124,12 @@ def test_a_full_disk_refuses_and_loses_nothing_acknowledged(
         wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == taken + 1)
 
 
-@pytest.mark.parametrize("label", ["spam", "ham"])
-def test_the_last_label_of_a_message_holds(tmp_path: Path, redis_binary: Path, label: str) -> None:
+def test_the_last_label_of_a_message_holds(tmp_path: Path, redis_binary: Path) -> None:
     """Two workers accept, one learns, and the order is that of the answers."""
     site, path = site_with_spool(tmp_path)
     with site.running():
-        other = {"spam": "ham", "ham": "spam"}[label]
         for _ in range(10):
-            for each in (other, label):
-                assert report(path, numbered(1), each) == TAKEN
+            for label in ("spam", "ham"):
+                assert report(path, numbered(1), label) == TAKEN
         wait_until(lambda: measure_backlog(site.state).waiting == 0)
-        assert learned_in_redis(site) == {label: 1, other: 0}
+        assert learned_in_redis(site) == {"ham": 1, "spam": 0}

@@ -1,4 +1,4 @@
-"""Correspondents of a running daemon of two workers: a user writes, and the answer to him is known to all."""
+"""What one worker or a command changes, all workers of a daemon know: correspondents and sender lists."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ANSWER = (
 KNOWN = frozenset({"known.answer", "known.sender"})
 
 
-@pytest.fixture
-def site(tmp_path: Path, redis_binary: Path) -> Site:
-    return Site(tmp_path)
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, redis_binary: Path) -> Site:
+    return Site(tmp_path_factory.mktemp("shared"))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def daemon(site: Site) -> Iterator[DaemonProcess]:
     site.write("trusted_authserv_ids: [mx.example.org]\ncorrespondents: {}\n")
     with site.running() as daemon:
@@ -77,3 +77,14 @@ def test_an_answer_is_known_to_all_explained_learned_alike_and_forgotten(
 
     run(site, "unlearn", str(file))
     assert not KNOWN & set(run(site, "model", "show", "-k", "1000").split())  # it was taken back as it was learned
+
+
+def test_every_worker_follows_the_sender_lists(site: Site, daemon: DaemonProcess) -> None:
+    def reasons() -> set[object]:
+        return {post(daemon, "/v1/check", ANSWER)["reason"] for _ in range(MANY)}
+
+    before = reasons()
+    run(site, "list", "add", "block", "partner.example")
+    wait_until(lambda: reasons() == {"list=block, owner=site"})
+    run(site, "list", "remove", "partner.example")
+    wait_until(lambda: reasons() == before)
