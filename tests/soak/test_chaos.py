@@ -11,7 +11,7 @@ import pytest
 from tests.soak.chaos.topologies import SINGLE_KINDS
 
 SHORT_SEED = 17
-SHORT_SECONDS = 25
+SHORT_SECONDS = 12
 
 
 def run_chaos(*words: str, folder: Path, timeout: float) -> None:
