@@ -22,7 +22,7 @@ wheel_found = $(shell $(PYTHON) -c 'import platform as p, sys; \
 	print("yes" if (p.machine(), sys.platform, p.python_implementation()) == ("x86_64", "linux", "CPython") \
 	and (3, 11) <= sys.version_info < (3, 13) else "")' 2>/dev/null)
 
-.PHONY: run demo test test-interpreter soak native-check fuzz bench accuracy screenshots reference docs dist release deb container format clean python redis corpora
+.PHONY: run demo test lint suite test-interpreter soak native-check fuzz bench accuracy screenshots reference docs dist release deb container format clean python redis corpora
 
 run: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream serve --hints
@@ -31,23 +31,28 @@ run: python redis $(VENV)/run.stamp $(LIBRARY)
 demo: python redis $(VENV)/run.stamp $(LIBRARY)
 	@exec $(VENV)/bin/nbstream demo
 
-# The whole suite on the native engine, where it was built, and the daemon from end to end on the Python one. The tests
-# of the pure layers compare the two by themselves. Half of the time a test waits, for processes and for deadlines: so
-# there are twice as many tests at a time as cores, and the tests of a module mostly stay together, with what they share.
-END_TO_END := $(addprefix tests/integration/test_,feedback.py http.py spamd.py explain.py workers.py)
+# All checks: what reads the code, beside what runs it.
 test: $(VENV)/test.stamp $(LIBRARY)
+	@$(MAKE) --no-print-directory --jobs=2 lint suite
+
+lint:
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(PYTEST) -n 4 --dist worksteal -r s -m "not soak"
-	NBSTREAM_ENGINE=python $(PYTEST) -n 4 --dist worksteal -r s -m "not soak" $(END_TO_END)
 
-# The part of the tests that another interpreter may change: the pure layers, whose tokens and keys are stored, both
-# engines, and the daemon from end to end.
+# The whole suite on the native engine, where it was built; the tests of the pure layers compare it with the Python one
+# by themselves, and a message and a lesson go through a daemon on the latter. Half of the time a test waits, for
+# processes and for deadlines: so there are twice as many tests at a time as cores, and the tests of a module mostly
+# stay together, with what they share.
+suite:
+	$(PYTEST) -n 4 --dist worksteal -r s -m "not soak"
+	NBSTREAM_ENGINE=python $(PYTEST) -r s tests/integration/test_explain.py tests/integration/test_http.py
+
+# The part of the tests that another interpreter may change: what reads characters and does arithmetic, whose tokens,
+# keys and counts are stored, on both engines, and the daemon from end to end.
 test-interpreter: $(VENV)/test.stamp $(LIBRARY)
-	$(PYTEST) -n 2 -r s tests/engine tests/mail tests/tokens tests/bayes tests/policy \
+	$(PYTEST) -n 4 --dist worksteal -r s -m "not soak" tests/engine tests/mail tests/tokens tests/bayes \
 		tests/store/model/test_model.py tests/integration/test_life.py
-	NBSTREAM_ENGINE=python $(PYTEST) -n 2 -r s tests/integration/test_life.py
 
 # Long runs: broken and mutated mail. One process, so that a test that hangs is really hanging.
 soak: $(VENV)/test.stamp $(LIBRARY)

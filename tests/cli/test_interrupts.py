@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from nbstream.cli.exit_codes import EX_INTERRUPTED
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import DEADLINE_SECONDS
@@ -87,22 +85,19 @@ def test_the_second_ends_it_at_once_without_a_word() -> None:
     assert done(RUNNING.format(ending=ending)) == (-signal.SIGINT, "ending\n", "")
 
 
-@pytest.mark.parametrize("command", ["check", "undo --yes"])
-def test_it_ends_a_command_that_redis_hides_it_from(command: str, own_redis: RedisServer, tmp_path: Path) -> None:
+def test_it_ends_a_command_that_redis_hides_it_from(own_redis: RedisServer, tmp_path: Path) -> None:
     config, box = tmp_path / "nb.yaml", tmp_path / "box"
     config.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{own_redis.url}'}}\n")
     box.mkdir()
     for number in range(50):
         (box / f"{number}.eml").write_text(f"Subject: number {number}\n\nHello\n")
-    name, *options = command.split()
     program = ["env", "--default-signal=INT", sys.executable]
     subprocess.run([*program, "-m", "nbstream.cli", "learn", "-c", config, "ham", box], check=True, timeout=60)
-    words = [*program, "-c", LOST, name, "-c", config, *options, *(["--since", "1h"] if name == "undo" else [box])]
+    words = [*program, "-c", LOST, "undo", "-c", config, "--yes", "--since", "1h"]
 
     result = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
 
     assert (result.returncode, result.stderr) == (EX_INTERRUPTED, "")
-    assert result.stdout.count(".eml") < 50
     assert "changes:" not in result.stdout
 
 

@@ -139,27 +139,6 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     assert [chunk.last for chunk in result] == [False] * (len(result) - 1) + [True]
 
 
-FAILING = """
-import asyncio
-from nbstream.cli import reader_process
-from nbstream.cli.exit_codes import exit_code
-from nbstream.errors import ReaderProcessFailed
-
-def failing():
-    yield reader_process.MessageChunk((), (), last=False)
-    raise ZeroDivisionError("so it is")
-
-async def read(chunks):
-    [_ async for _ in chunks]
-
-with reader_process.in_own_process(failing()) as chunks:
-    try:
-        asyncio.run(read(chunks))
-    except ReaderProcessFailed as error:
-        print(exit_code(error))
-"""
-
-
 async def test_a_reader_that_is_killed_ends_the_command_and_leaves_whole_lessons(
     own_redis: RedisServer, client: Redis, tmp_path: Path
 ) -> None:

@@ -141,16 +141,15 @@ def test_no_sender_writes_results_in_our_name(site: Site, milter: Milters, tmp_p
     """A forged field is read neither by the check nor from the delivered message, above or below other fields."""
     milter.position = 1
     for number, forgery in enumerate(FORGERIES.values()):
-        for position in range(2):
-            own = f"Subject: m-forged\r\nFrom: a@b.example\r\nMessage-ID: <{number}.{position}@b.example>\r\n"
-            header = forgery + own.encode() if position else own.encode() + forgery
-            with site.postfix.connect(site.postfix.outside, STRANGER) as client:
-                client.ehlo()
-                client.mail("a@b.example")
-                client.rcpt("ann@example.org")
-                code, _ = client.data(header + b"\r\nhello\r\n")  # sendmail() would mend line ends
-                assert code == 250
-    wait_until(lambda: len(site.postfix.delivered("m-forged")) == 2 * len(FORGERIES))
+        own = f"Subject: m-forged\r\nFrom: a@b.example\r\nMessage-ID: <{number}@b.example>\r\n"
+        header = forgery + own.encode() if number % 2 else own.encode() + forgery
+        with site.postfix.connect(site.postfix.outside, STRANGER) as client:
+            client.ehlo()
+            client.mail("a@b.example")
+            client.rcpt("ann@example.org")
+            code, _ = client.data(header + b"\r\nhello\r\n")  # sendmail() would mend line ends
+            assert code == 250
+    wait_until(lambda: len(site.postfix.delivered("m-forged")) == len(FORGERIES))
     messages = site.postfix.delivered("m-forged")
     ids = [found.decode() for message in messages for found in re.findall(rb"; id=(\w+)\n", message)]
     for number, message in enumerate(messages):

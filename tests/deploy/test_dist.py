@@ -26,6 +26,7 @@ from tools.completion import INSTALLED
 
 ROOT = DEPLOY.parent
 MANUALS = ("share/man/man1/nbstream.1", "share/man/man5/nbstream.yaml.5")
+pytestmark = pytest.mark.soak  # `make release` runs these; tests/handbook installs a fresh clone
 PRIZE = "Subject: You have won\n\nClaim your free prize now, this offer ends today.\n"
 
 
@@ -120,7 +121,6 @@ def wheel(request: pytest.FixtureRequest, dist: Path) -> Path:
     raise AssertionError
 
 
-@pytest.mark.soak  # it is built again, by each process of pytest
 def test_a_wheel_has_the_package_and_no_tests(wheel: Path) -> None:
     archive = zipfile.ZipFile(wheel)
     names = archive.namelist()
@@ -136,7 +136,6 @@ def test_a_wheel_has_the_package_and_no_tests(wheel: Path) -> None:
     assert rest == (DEPLOY / "pipe/nbstream-filter").read_bytes().partition(b"\n")[2]
 
 
-@pytest.mark.soak
 def test_the_source_archive_has_what_its_tests_need(dist: Path) -> None:
     (archive,) = dist.glob("*.tar.gz")
     with tarfile.open(archive) as source:
@@ -193,17 +192,6 @@ def interpreter(request: pytest.FixtureRequest) -> Path:
     pytest.skip(f"there is no {request.param}")
 
 
-@pytest.mark.timeout(600)  # pip fetches every dependency, on a machine that does other things too
-def test_it_works_where_nothing_else_is_installed(
-    dist: Path, tmp_path: Path, short_folder: Path, redis_binary: Path
-) -> None:
-    (wheel,) = dist.glob("*any.whl")
-    prefix = install(Path(sys.executable), wheel, tmp_path)
-
-    learn_and_serve(prefix, tmp_path, short_folder)
-
-
-@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_it_works_on_each_interpreter(
     interpreter: Path, wheel: Path, tmp_path: Path, short_folder: Path, redis_binary: Path
@@ -225,7 +213,6 @@ def test_it_works_on_each_interpreter(
         assert done.returncode == 78
 
 
-@pytest.mark.soak
 def test_pipx_installs_the_programs_and_their_manual_pages(
     dist: Path, tmp_path: Path, program: Callable[[str], str]
 ) -> None:
@@ -242,7 +229,6 @@ def test_pipx_installs_the_programs_and_their_manual_pages(
         assert (folders["PIPX_HOME"] / "venvs/nbstream" / name).stat().st_size > 1000
 
 
-@pytest.mark.soak
 def test_twine_accepts_all_and_auditwheel_the_platform(dist: Path, program: Callable[[str], str]) -> None:
     run(program("twine"), "check", "--strict", *dist.glob("nbstream-*"), cwd=dist)
     for wheel in dist.glob("*manylinux*.whl"):

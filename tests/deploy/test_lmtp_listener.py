@@ -1,4 +1,4 @@
-"""LMTP on both sides: a real Postfix, the LMTP listener on TCP or a unix socket, a real Dovecot."""
+"""LMTP on both sides: a real Postfix, the LMTP listener on a unix socket, a real Dovecot."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Site:
             client.sendmail(SENDER, [f"{user}@example.org" for user in users], raw)
 
 
-@pytest.fixture(params=["tcp", "unix"], scope="module")
-def site(request: pytest.FixtureRequest, program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
+@pytest.fixture
+def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
     program("/usr/lib/dovecot/lmtp")
     program("postfix")
     if os.geteuid() != 0:
@@ -40,16 +40,14 @@ def site(request: pytest.FixtureRequest, program: Callable[[str], str], redis_bi
         dovecot = LmtpDovecot(folder / "dovecot", program)
         # As the guide to the next hop says: lmtp in place of smtp, and no limit of recipients.
         master = re.sub(r"\bsmtp(_|$)", r"lmtp\1", (PIECES / "master.cf").read_text(), flags=re.MULTILINE)
-        listen = f"unix:{folder}/lmtp" if request.param == "unix" else "127.0.0.1:10025"
+        listen = f"unix:{folder}/lmtp"
         postfix = Postfix(folder, program, LMTP, pieces={"lmtp/master.cf": master})
         postfix.postconf("-X", "nbstream_destination_recipient_limit")
-        if request.param == "unix":
-            postfix.postconf("-e", f"virtual_transport=nbstream:{listen}")
-        settings, address = folder / "nbstream.yaml", postfix.own(listen)
-        mode = " mode=0666" if address.startswith("unix:") else ""
+        postfix.postconf("-e", f"virtual_transport=nbstream:{listen}")
+        settings = folder / "nbstream.yaml"
         settings.write_text(
             f"state_dir: {folder}/state\nlisteners: {{smtp: null, http: {{listen: 127.0.0.1:0}}, "
-            f"lmtp: {{listen: '{address}{mode}'}}}}\n"
+            f"lmtp: {{listen: '{postfix.own(listen)} mode=0666'}}}}\n"
             f"relay: {{next_hop: 'lmtp:unix:{dovecot.socket}'}}\n"
         )
         with dovecot.running(), logins(folder / "auth"), postfix.running():

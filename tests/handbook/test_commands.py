@@ -64,7 +64,7 @@ def made(command: str, clone: Path, home: Path, until: str) -> Iterator[None]:
     process = subprocess.Popen(
         words,
         cwd=clone,
-        env={**environment, "HOME": str(home)},
+        env={**environment, "HOME": str(home), "PIP_NO_COMPILE": "1"},  # what runs is compiled then
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

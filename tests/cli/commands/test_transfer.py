@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ import redis
 from nbstream.cli.main import main
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
+from tests.harness.daemon import command
 from tests.harness.lessons import TOKENS, change, entry
 from tests.harness.redis.redis_server import RedisServer
 
-Run = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 PRIZE = "Subject: prize {}\n\nClaim your free prize now, winner {}\n"
 LUNCH = "Subject: lunch {}\n\nShall we have lunch on Friday, Ann {}\n"
@@ -30,15 +30,7 @@ def run(tmp_path: Path, redis_binary: Path) -> Run:  # the commands start the se
     for name in ("old", "new"):
         (tmp_path / f"{name}.yaml").write_text(f"state_dir: {tmp_path / name}\n")
 
-    def command(
-        where: str, name: str, *arguments: str | Path, data: bytes = b""
-    ) -> subprocess.CompletedProcess[bytes]:
-        words = [sys.executable, "-m", "nbstream.cli", name, "-c", str(tmp_path / f"{where}.yaml")]
-        return subprocess.run(
-            [*words, *map(str, arguments)], input=data, capture_output=True, timeout=60, check=False
-        )
-
-    return command
+    return lambda where, name, *words: command(name, "-c", tmp_path / f"{where}.yaml", *words)
 
 
 @pytest.fixture
@@ -56,18 +48,18 @@ def taught(run: Run, tmp_path: Path) -> Path:
 def test_a_model_moves_and_what_it_learned_can_be_taken_back(run: Run, taught: Path, tmp_path: Path) -> None:
     file = tmp_path / "model.gz"
     out = run("old", "export", file)
-    assert (out.returncode, out.stderr) == (0, b"")
-    assert out.stdout.startswith(b"exported counts: 4 messages, ")
+    assert (out.returncode, out.stderr) == (0, "")
+    assert out.stdout.startswith("exported counts: 4 messages, ")
     assert file.stat().st_mode & 0o777 == 0o600
 
     moved = run("new", "import", file)
 
-    assert (moved.returncode, moved.stderr) == (0, b"")
-    assert moved.stdout.startswith(b"imported counts: 2 ham, 2 spam, ")
+    assert (moved.returncode, moved.stderr) == (0, "")
+    assert moved.stdout.startswith("imported counts: 2 ham, 2 spam, ")
     paths = [taught / "spam/0.eml", taught / "ham/1.eml"]
     assert run("new", "check", "--json", *paths).stdout == run("old", "check", "--json", *paths).stdout
-    assert run("new", "unlearn", taught).stdout.startswith(b"2 unlearned from ham, 2 unlearned from spam;")
-    assert b"tokens   0\n" in run("new", "status").stdout
+    assert run("new", "unlearn", taught).stdout.startswith("2 unlearned from ham, 2 unlearned from spam;")
+    assert "tokens   0\n" in run("new", "status").stdout
 
 
 def test_all_models_of_a_site_come_back_to_the_last_count(
