@@ -21,9 +21,9 @@ from tests.harness.redis.programs import is_built_with_tls, server_programs
 from tests.harness.redis.redis_server import RedisServer
 
 # Hypothesis would fail an example that takes 200 ms, or whose data take long to draw: busy machines do both. What
-# thirty examples do not find, each run draws others, is found by another run.
+# fifteen examples do not find, each run draws others, is found by another run.
 hypothesis.settings.register_profile(
-    "patient", max_examples=30, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "patient", max_examples=15, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("patient")
 

@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from email import message_from_bytes
 from itertools import count
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, assert_type, get_args
 
 import pytest
 
 import nbstream
-from nbstream import AsyncSpamFilter, Kind, Label, SpamFilter
+from nbstream import AsyncSpamFilter, CheckResult, Clue, Kind, Label, LessonResult, Outcome, SpamFilter
 from nbstream.bayes.columns import CLASSES
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.filter import FeedbackOutcome
@@ -456,35 +456,19 @@ def test_the_import_of_the_package_loads_nothing_heavy() -> None:
         getattr(nbstream, "no_such_name")  # noqa: B009 - the attribute is missing on purpose
 
 
-def test_a_program_with_strict_types_passes(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "from nbstream import AsyncSpamFilter, CheckResult, Clue, Kind, Label, LessonResult, Outcome, SpamFilter\n"
-        "from nbstream import Verdict\n"
-        "def probability(raw: bytes) -> float:\n"
-        "    with SpamFilter.open('mail.nbs', {'verdict': {'spam': 0.98}}) as spam_filter:\n"
-        "        lesson: LessonResult = spam_filter.learn(raw, 'spam', actor='me')\n"
-        "        result: CheckResult = spam_filter.check('a text')\n"
-        "        clues: tuple[Clue, ...] = result.clues\n"
-        "        reveal_type(clues[0].token)\n"
-        "        return lesson.after.probability\n"
-        "def relearn(raw: bytearray, label: Label) -> Outcome:\n"
-        "    with SpamFilter.in_memory() as spam_filter:\n"
-        "        spam_filter.learn(raw, Kind('newsletter'))\n"
-        "        return spam_filter.learn(memoryview(raw), label).outcome\n"
-        "async def verdict(raw: bytes) -> Verdict:\n"
-        "    async with AsyncSpamFilter.connect('redis://127.0.0.1') as spam_filter:\n"
-        "        return (await spam_filter.check(raw)).verdict\n"
-        "def is_spam(result: CheckResult) -> bool:\n"
-        "    return result.verdict == 'Spam'\n"
-        "SpamFilter.open('x').learn(b'', 'junk')\n"
-    )
+def a_program(raw: bytearray, label: Label, result: CheckResult) -> Outcome:
+    """What mypy reads here as in a user's program; what it is to refuse is ignored, or mypy would say so."""
+    clues: tuple[Clue, ...] = result.clues
+    assert_type(clues[0].token, str)
+    assert result.verdict != "Spam"  # type: ignore[comparison-overlap]
+    with SpamFilter.open("mail.nbs", {"verdict": {"spam": 0.98}}) as spam_filter:
+        lesson: LessonResult = spam_filter.learn(bytes(raw), Kind("newsletter"), actor="me")
+        assert_type(lesson.after.probability, float)
+        spam_filter.learn(b"", "junk")  # type: ignore[arg-type]
+        return spam_filter.learn(memoryview(raw), label).outcome
 
-    command = [sys.executable, "-m", "mypy", "--strict", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
 
-    assert 'Revealed type is "str"' in done.stdout
-    errors = [line for line in done.stdout.splitlines() if ": error:" in line]
-    assert len(errors) == 2, done.stdout
-    assert "Non-overlapping equality check" in errors[0]
-    assert "Literal['ham', 'spam']" in errors[1]
+async def a_program_of_coroutines(raw: bytes) -> nbstream.Verdict:
+    """Read by mypy alone, too."""
+    async with AsyncSpamFilter.connect("redis://127.0.0.1") as spam_filter:
+        return (await spam_filter.check(raw)).verdict

@@ -93,7 +93,7 @@ def test_it_ends_a_command_that_redis_hides_it_from(own_redis: RedisServer, tmp_
         (box / f"{number}.eml").write_text(f"Subject: number {number}\n\nHello\n")
     program = ["env", "--default-signal=INT", sys.executable]
     subprocess.run([*program, "-m", "nbstream.cli", "learn", "-c", config, "ham", box], check=True, timeout=60)
-    words = [*program, "-c", LOST, "undo", "-c", config, "--yes", "--since", "1h"]
+    words = [*program, "-c", LOST, "undo", "-c", str(config), "--yes", "--since", "1h"]
 
     result = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
 

@@ -61,7 +61,7 @@ _ADDRESS = st.text(st.characters(codec=None), max_size=30).map(
 _PATH = st.builds(SmtpPath, _ADDRESS, st.lists(st.text(max_size=9), max_size=2).map(tuple))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_PATH, st.lists(_PATH, min_size=1, max_size=4), st.binary(max_size=40))
 async def test_any_envelope_and_any_content_come_back(
     tmp_path: pathlib.Path, sender: SmtpPath, recipients: list[SmtpPath], body: bytes

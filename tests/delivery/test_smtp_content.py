@@ -107,7 +107,7 @@ async def test_other_tasks_run_between_two_pieces_of_a_large_message(
 
 
 @given(st.lists(st.integers(0, 2 * PIECE_BYTES), max_size=5), st.binary(max_size=3))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_pieces_are_whole_lines_and_all_of_the_content(line_lengths: list[int], rest: bytes) -> None:
     content = b"".join(b"x" * length + b"\n" for length in line_lengths) + rest
 

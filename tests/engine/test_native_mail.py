@@ -171,7 +171,7 @@ def test_text_in_every_charset_that_python_knows(native: NativeMail, text: bytes
     modules = (module.name for module in pkgutil.iter_modules(encodings.__path__))
     names = (*aliases, *modules, "x-sjis", "unicode-1-1-utf-7", "no such charset", "")
     for name in names:
-        for written in (name, name.upper(), f" '{name.replace('_', '-')}'", name.replace("_", "-")):
+        for written in (name, f" '{name.upper().replace('_', '-')}'"):
             answer = native.ask(b"decode_text", text, written.encode())
             assert not wrong(answer, utf8(decode_text(text, written))), written
 

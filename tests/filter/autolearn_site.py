@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -75,10 +76,9 @@ def make_site(client: Redis, settings: AutolearnSettings = SURE, model: Model | 
 
 
 async def taught_site(client: Redis, count: int = 120) -> AutolearnSite:
-    probabilities = make_site(client)
-    for label, raw in letters(count):
-        await probabilities.filter.learn(Message.parse(raw), label, "test")
-    return probabilities
+    site = make_site(client)
+    await asyncio.gather(*(site.filter.learn(Message.parse(raw), label, "test") for label, raw in letters(count)))
+    return site
 
 
 def letters_of(label: str, count: int, seed: int = 8) -> list[bytes]:

@@ -114,8 +114,8 @@ async def prequential_scores(model: Model) -> dict[str, dict[bytes, int]]:
 
 async def test_the_calibration_learns_the_score_before_the_first_label(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    for label, raw in letters(60):
-        await spam_filter.learn(Message.parse(raw), label, "test")
+    learn = spam_filter.learn
+    await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in letters(60)))
     before, checked = await spam_filter.check(PRIZE), await prequential_scores(model)
     (bin_before,) = Calibration().lesson_sums(before.score, await model.totals())
 

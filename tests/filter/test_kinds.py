@@ -65,7 +65,7 @@ async def teach_by_number(spam_filter: Filter) -> None:
         await spam_filter.learn(Message.parse(raw), name, "test")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_any_lessons_leave_the_counts_of_a_recount_and_nothing_when_all_is_unlearned(
     shared_redis: RedisServer, steps: Steps
@@ -87,7 +87,7 @@ def test_any_lessons_leave_the_counts_of_a_recount_and_nothing_when_all_is_unlea
     asyncio.run(run())
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_every_store_has_the_counts_that_redis_has(
     shared_redis: RedisServer, tmp_path_factory: pytest.TempPathFactory, steps: Steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -22,8 +23,8 @@ SPAM = b"<p>claim free prize winner cash offer limited pills casino bonus click 
 async def taught(client: Redis) -> Filter:
     """A filter that has learned 400 letters."""
     spam_filter = make_filter(client)
-    for label, raw in letters(400):
-        await spam_filter.learn(Message.parse(raw), label, "cli")
+    learn = spam_filter.learn
+    await asyncio.gather(*(learn(Message.parse(raw), label, "cli") for label, raw in letters(400)))
     return spam_filter
 
 

@@ -249,7 +249,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 async def test_learning_reinforcing_and_unlearning_in_any_order_is_exact_in_redis_and_in_memory(
     client: Redis, steps: list[tuple[Any, str | None]]

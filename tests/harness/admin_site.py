@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -57,8 +58,8 @@ class Site:
 
     async def teach(self, count: int = 40) -> None:
         """Teach letters of both classes."""
-        for label, raw in letters(count):
-            await self.http.spam_filter.learn(Message.parse(raw), label, "test")
+        learn = self.http.spam_filter.learn
+        await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in letters(count)))
 
     async def quarantine(
         self,

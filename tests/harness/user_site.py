@@ -68,8 +68,8 @@ class UserSite:
 
     async def teach(self, count: int = 40) -> None:
         """Teach letters of both classes."""
-        for label, raw in letters(count):
-            await self.http.spam_filter.learn(Message.parse(raw), label, "test")
+        learn = self.http.spam_filter.learn
+        await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in letters(count)))
 
     async def check(self, raw: bytes, *recipients: str, sender: str = "from@shop.example") -> str:
         """Check a message to these recipients, and return its id once it is remembered."""

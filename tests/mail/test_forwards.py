@@ -189,8 +189,10 @@ def wrap(program: Callable[[str], str], tmp_path: Path) -> Wrap:
     return run
 
 
-@pytest.mark.parametrize("report_safe", [1, 2])
-@pytest.mark.parametrize("raw", [SPAM, SPAM + b"\n\n", SPAM + b"\n------------=_6B0A6F6E.52946FA8--\nmore\n"])
+@pytest.mark.parametrize(
+    ("raw", "report_safe"),
+    [(SPAM, 1), (SPAM + b"\n\n", 2), (SPAM + b"\n------------=_6B0A6F6E.52946FA8--\nmore\n", 1)],
+)
 def test_a_report_is_taken_off_byte_for_byte(wrap: Wrap, raw: bytes, report_safe: int) -> None:
     report = wrap(raw, report_safe)
 

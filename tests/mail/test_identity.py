@@ -59,7 +59,7 @@ def test_each_change_on_the_way_leaves_the_message_the_same(change: RelayChange)
     assert key(passed) == key(raw)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(raw=originals, way=ways, last=st.sampled_from([lf_line_ends, None]))
 def test_any_sequence_of_changes_leaves_the_message_the_same(
     raw: bytes, way: tuple[list[RelayChange], Random], last: RelayChange | None
@@ -73,7 +73,7 @@ def test_letters_that_differ_have_different_keys() -> None:
     assert len({key(raw) for raw in ORIGINALS}) == len(ORIGINALS)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(raw=originals, way=ways, fraction=st.floats(0, 1, exclude_max=True))
 def test_one_other_letter_in_the_body_makes_another_message_of_the_same_message_id(
     raw: bytes, way: tuple[list[RelayChange], Random], fraction: float

@@ -87,7 +87,7 @@ def test_no_more_ham_reaches_the_threshold_than_allowed_in_whatever_order_it_cam
     assert sum(probability >= below for probability in probabilities) > allowed
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(60, 90), st.floats(0.05, 0.5), st.floats(0, 1))
 def test_the_bound_is_kept_for_exchangeable_scores_of_any_distribution(n: int, rate: float, above: float) -> None:
     """Computed, not simulated: let 0.3 be the highest score that more than ``rate`` of all ham reaches.

@@ -41,7 +41,7 @@ Scenario = Callable[[Redis], Awaitable[object]]
 State = Mapping[bytes, tuple[bytes, int]]
 """Of each key its dump and the milliseconds until it expires."""
 
-MANY = [b"t%d" % n for n in range(2500)]  # several chunks of the script that learns
+MANY = [b"t%d" % n for n in range(1100)]  # two chunks of the script that learns
 ANN = "ann@example.org"
 
 

@@ -65,7 +65,7 @@ async def test_what_comes_at_once_is_read_in_small_turns(
     assert max(turns) <= 16 << 10
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, len(CHECK)), max_size=8))
 async def test_any_split_of_a_request_gives_the_same_answer(http: RunningHttpListener, cuts: list[int]) -> None:
     async with http.open() as (reader, writer):

@@ -186,7 +186,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps, moves=moves)
 async def test_totals_are_the_sums_of_the_counts_whatever_is_forgotten_in_between(
     client: Redis, steps: list[Step], moves: list[tuple[str, int]]

@@ -119,7 +119,7 @@ REMOVED_AND_OLDER: Round = {
 }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rounds=rounds)
 @example(rounds=[NEWEST_TO_OLDEST, {"m5": None, "m4": None}, REMOVED_AND_OLDER])
 async def test_batches_leave_in_every_key_what_the_same_lessons_leave_one_by_one(

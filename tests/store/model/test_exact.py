@@ -80,7 +80,7 @@ some_plans = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plans=some_plans)
 async def test_the_lessons_of_8_writers_in_two_processes_end_at_the_sum_over_the_ledger(
     client: Redis, shared_redis: RedisServer, plans: list[Plan]

@@ -35,7 +35,7 @@ async def state(model: FileModel | MemoryModel) -> tuple[list[list[int]], Totals
     return rows.tolist(), totals, (await model.sums(tuple(SUM_NAMES))).tolist()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 async def test_the_same_lessons_give_the_same_counts_as_in_memory_and_none_when_all_are_taken_back(
     tmp_path: Path, steps: list[Step]

@@ -24,7 +24,7 @@ async def nonzero_counts(model: MemoryModel) -> dict[str, dict[bytes, int]]:
     }
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 async def test_the_same_changes_give_the_same_counts_as_in_redis_and_none_when_all_are_taken_back(
     client: Redis, steps: list[Step]

@@ -29,7 +29,7 @@ async def model(client: Redis) -> Model:
     return opened
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
 async def test_any_sequence_of_changes_ends_at_the_sum_over_the_ledger(client: Redis, steps: list[Step]) -> None:
     await client.flushall()

@@ -38,7 +38,7 @@ def packed(scores: PrequentialScores) -> dict[str, list[bytes]]:
     return {label: [score.pack() for score in scores[label].scores()] for label in CLASSES}
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=steps, after=steps)
 async def test_redis_a_follower_and_a_model_in_memory_hold_the_same_prequential_scores(
     client: Redis, before: list[Step], after: list[Step]

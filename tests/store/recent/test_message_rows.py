@@ -153,7 +153,7 @@ STEPS = st.lists(
 messages."""
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 async def test_whatever_is_written_no_row_outlives_its_message_and_no_entry_of_an_index_its_row(
     client: Redis, steps: Sequence[tuple[Sequence[tuple[int, int]], int, int]]

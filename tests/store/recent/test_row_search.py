@@ -72,7 +72,7 @@ FILTERS = st.builds(
 )
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     wanted=FILTERS,
     times=st.lists(st.integers(-50, 0), min_size=1, max_size=40),

@@ -124,8 +124,8 @@ async def test_it_says_what_the_metrics_of_the_daemon_say(client: Redis, tmp_pat
 async def test_it_asks_for_labels_and_shows_what_people_corrected(client: Redis, tmp_path: Path) -> None:
     async with run_process(client, tmp_path) as process:
         spam_filter = make_filter(client)
-        for label, raw in letters(300):
-            await spam_filter.learn(Message.parse(raw), label, "test")
+        learn = spam_filter.learn
+        await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in letters(300)))
         lesson = await spam_filter.learn(Message.parse(SPAM), "ham", "smtp", "ben")
         rows = [
             MessageRow(
