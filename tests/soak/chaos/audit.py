@@ -17,7 +17,6 @@ from nbstream.store.model.model import Model
 from tests.harness.algebra import live_entries
 from tests.harness.waiting import until
 from tests.soak.chaos import stored
-from tests.soak.chaos.administrator import Administrator
 from tests.soak.chaos.deliveries import (
     mail_deviations,
     maildir_receptions,
@@ -28,7 +27,6 @@ from tests.soak.chaos.deliveries import (
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.lessons import chain_deviations, lesson_deviations, records_by_message
 from tests.soak.chaos.next_hop import Reception
-from tests.soak.chaos.page_records import page_deviations
 from tests.soak.chaos.redis_group import READY_SECONDS
 from tests.soak.chaos.site import Site
 from tests.soak.chaos.stored import FOLLOW_SECONDS, LEDGER_SECONDS
@@ -42,7 +40,6 @@ _STREAM_SECONDS = 60.0  # for the entries whose workers have died to be claimed 
 async def audit(
     site: Site,
     teachers: Teachers,
-    administrator: Administrator,
     followed: dict[str, FollowedCounts],
     *,
     is_lossless: bool,
@@ -52,14 +49,12 @@ async def audit(
     ``is_lossless`` says that Redis has lost nothing that it had acknowledged.
     """
     model = Model(site.redis, MODEL, LEDGER_SECONDS)
-    async for deviation in _recovery_deviations(site, teachers, administrator):
+    async for deviation in _recovery_deviations(site, teachers):
         yield deviation
     async for deviation in _memory_deviations(site, model, teachers, followed):
         yield deviation
     await _wait_for_streams(site)
     await _restart_all(site)  # what was carried out late is carried out now
-    async for deviation in page_deviations(site.redis, model.keys):
-        yield deviation
     for deviation in mail_deviations(site.journal.mail, _receptions(site), site.journal.faults):
         yield deviation
     async for deviation in _lesson_deviations(site, model, teachers, is_lossless=is_lossless):
@@ -72,20 +67,12 @@ async def audit(
         yield deviation
 
 
-async def _recovery_deviations(
-    site: Site, teachers: Teachers, administrator: Administrator
-) -> AsyncIterator[Deviation]:
+async def _recovery_deviations(site: Site, teachers: Teachers) -> AsyncIterator[Deviation]:
     for host in site.hosts.values():
         try:
             await until(partial(teachers.can_teach, host), FOLLOW_SECONDS)
         except TimeoutError:
             yield Deviation(f"host {host.name} still refuses lessons {FOLLOW_SECONDS:.0f} s after the last fault")
-        try:
-            await until(partial(administrator.can_use, host), FOLLOW_SECONDS)
-        except TimeoutError:
-            yield Deviation(
-                f"the page of host {host.name} is not whole {FOLLOW_SECONDS:.0f} s after the last fault"
-            )
 
 
 async def _memory_deviations(

@@ -106,9 +106,6 @@ class Journal:
     requests: list[StreamRequest] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=Counter)
-    pages: Counter[int | str] = field(default_factory=Counter)
-    """How often the page was answered with each status."""
-
     problems: list[tuple[float, str]] = field(default_factory=list)
     """What contradicts the rules as soon as it is seen, with its time."""
 

@@ -22,7 +22,6 @@ def render_table(journal: Journal, deviations: Sequence[Deviation]) -> str:
     mail = Counter(attempt.outcome for attempt in journal.mail)
     lessons = Counter(attempt.outcome for attempt in journal.lessons)
     acknowledged = lessons.total() - lessons[FeedbackOutcome.UNKNOWN] - lessons[FeedbackOutcome.NOT_SENT]
-    shown = journal.pages[200] + journal.pages[303]
     rows = [(str(kind), str(count)) for kind, count in sorted(kinds.items())]
     rows += [
         ("events", str(kinds.total())),
@@ -38,8 +37,6 @@ def render_table(journal: Journal, deviations: Sequence[Deviation]) -> str:
         ("stream requests", str(len(journal.requests))),
         ("checks answered", str(journal.checks["200"])),
         ("checks refused, or without an answer", str(journal.checks.total() - journal.checks["200"])),
-        ("pages shown", str(shown)),
-        ("pages refused, or without an answer", str(journal.pages.total() - shown)),
         ("deviations", str(len(deviations))),
     ]
     width = max(len(name) for name, _ in rows)

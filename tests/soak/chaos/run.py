@@ -13,7 +13,6 @@ from typing import Any
 from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.follower.follower import Follower
 from nbstream.store.model.model import Model
-from tests.soak.chaos.administrator import Administrator
 from tests.soak.chaos.audit import MODEL, audit
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.disks import small_disk
@@ -108,7 +107,6 @@ async def _attack(
     finishing = asyncio.Event()
     stream, senders = StreamClient(site), Senders(site, options.seed, _SENDERS)
     teachers = Teachers(site, stream, finishing, options.seed)
-    administrator = Administrator(site, teachers, finishing, options.seed)
     async with _followed_counts(site) as followed:
         async with AsyncExitStack() as stack:
             reading = asyncio.create_task(stream.read_answers())
@@ -117,7 +115,6 @@ async def _attack(
             async with asyncio.TaskGroup() as group:
                 group.create_task(senders.run())
                 group.create_task(teachers.run(_TEACHERS))
-                group.create_task(administrator.run())
                 group.create_task(stream.check_until(finishing, options.seed))
                 await attacking
                 site.journal.note("the last fault has ended")
@@ -126,7 +123,7 @@ async def _attack(
                 senders.finish()
         site.journal.note("audit")
         is_lossless = options.topology.is_lossless
-        async for deviation in audit(site, teachers, administrator, followed, is_lossless=is_lossless):
+        async for deviation in audit(site, teachers, followed, is_lossless=is_lossless):
             yield deviation
 
 

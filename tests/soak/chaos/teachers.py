@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 
 from nbstream.listeners.dovecot.spool import measure_backlog
 from tests.harness.waiting import until
+from tests.soak.chaos.deliveries import quarantine_receptions
 from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, FeedbackOutcome
 from tests.soak.chaos.site import Host, Site
 from tests.soak.chaos.streams import StreamClient
@@ -52,6 +53,7 @@ class Teachers:
             group.create_task(self._teach_in_crowds())
             group.create_task(self._teach_by_commands())
             group.create_task(self._report_to_spools())
+            group.create_task(self._release())
             group.create_task(self._check())
 
     async def can_teach(self, host: Host) -> bool:
@@ -141,6 +143,18 @@ class Teachers:
                 self._site.journal.add_problem(f"host {host.name} has set {failed} messages aside")
         for lesson in reported:
             self.teaching.write_spooled(lesson)
+
+    async def _release(self) -> None:
+        """Release a message of a quarantine, now and then."""
+        generator = random.Random(f"{self._seed} releases")
+        while not self._finishing.is_set():
+            host = generator.choice(list(self._site.hosts.values()))
+            senders = sorted(message.sender for message in quarantine_receptions(host.quarantine))
+            if senders:
+                number = int(generator.choice(senders).partition(".")[0].removeprefix("m"))
+                self.numbers.add(number)
+                await self.teaching.by_release(host, number)
+            await asyncio.sleep(2.0)
 
     async def _check(self) -> None:
         """Check messages over HTTP; an answer must be about the message that was asked about."""

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nbstream.cli.exit_codes import EX_NOINPUT
 from nbstream.mail.message import Message
 from tests.harness.spool_client import TAKEN, report
 from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import FeedbackOutcome, Journal, LessonAttempt
 from tests.soak.chaos.mails import mail
-from tests.soak.chaos.page_session import PageSession
 from tests.soak.chaos.senders import SmtpRefusal, smtp_transaction
 from tests.soak.chaos.site import Host
 
@@ -94,24 +94,9 @@ class Teaching:
         """Undo all that was taught of a message, by the command."""
         return await self._attempt("undo", host, number, None, self._undo(host, key_of(number)))
 
-    async def by_page(self, page: PageSession, host: Host, number: int, label: str | None) -> FeedbackOutcome:
-        """Teach a checked message with the buttons of the page."""
-        return await self._attempt("page", host, number, label, page.teach(host, key_of(number), label))
-
-    async def by_reinforcing(
-        self, page: PageSession, host: Host, number: int, action: str, version: str
-    ) -> FeedbackOutcome:
-        """Reinforce with the button of the page."""
-        asking, label = page.reinforce(host, key_of(number), action, version), action.removeprefix("reinforce-")
-        return await self._attempt("reinforcing", host, number, label, asking)
-
-    async def by_page_undo(self, page: PageSession, host: Host, number: int) -> FeedbackOutcome:
-        """Undo all that was taught of a message, on the page."""
-        return await self._attempt("undo on the page", host, number, None, page.undo(host, key_of(number)))
-
-    async def by_release(self, page: PageSession, host: Host, number: int) -> FeedbackOutcome:
-        """Release a quarantined message on the page, which teaches it as ham first."""
-        return await self._attempt("release", host, number, "ham", page.release(host, key_of(number)))
+    async def by_release(self, host: Host, number: int) -> FeedbackOutcome:
+        """Release a quarantined message by the command, which teaches it as ham first."""
+        return await self._attempt("release", host, number, "ham", self._release(host, key_of(number)))
 
     async def by_command(
         self, host: Host, numbers: Sequence[int], label: str | None, kill_after: float | None
@@ -201,6 +186,12 @@ class Teaching:
             return FeedbackOutcome.UNKNOWN, f"exit code {code}: {output}"
         outcomes = {json.loads(line).get("outcome") for line in output.splitlines() if line.startswith("{")}
         return (FeedbackOutcome.UNKNOWN if "stays" in outcomes else FeedbackOutcome.DONE), output
+
+    async def _release(self, host: Host, key: str) -> Answer:
+        code, output = await run_command(host, "quarantine", "release", key)
+        if code == EX_NOINPUT:  # it has gone
+            return FeedbackOutcome.NOT_SENT, output
+        return (FeedbackOutcome.UNKNOWN if code else FeedbackOutcome.DONE), f"exit code {code}: {output}"
 
 
 async def run_command(host: Host, *words: str | Path, seconds: float = _COMMAND_SECONDS) -> tuple[int, str]:
