@@ -3,13 +3,13 @@
 Rules:
 
 - What a ``StateFile`` has answered survives the end of the process and a power cut. One thread of the process
-  writes. Changes that wait together are one transaction; one that fails takes back itself alone.
+  writes, one change after the other. For each of them it opens the file, which may have been moved away or removed
+  meanwhile: then a new one follows.
 - Several processes may use the file: each transaction takes the lock of writers before it reads.
-- An object may be made before a fork: the file is opened by the thread, at the first change.
-- A file that is moved away or removed meanwhile is followed by a new one at the next change.
+- An object may be made before a fork: the thread begins with the first change.
 - The file is readable by its owner alone, and root uses none in the folder of another user: by links there, made
-  between a look at the file and its use, that user could have root write anywhere. What was removed leaves the
-  disk some seconds after the last change.
+  between a look at the file and its use, that user could have root write anywhere. What is removed leaves the
+  disk.
 - Errors are ``OSError``. That of a file that cannot be used says what to do. Until it is done, nothing is stored
   and nothing is removed.
 """
@@ -58,8 +58,6 @@ COMMIT;
 # A change of a row writes all of it again, so the content of a message has a row of its own.
 
 _LOCK_SECONDS = 10.0  # others keep the lock for one transaction
-_TOGETHER = 100  # changes of one transaction
-_TIDY_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0  # for what is still to be written
 
 PASSING_ERRORS = {
@@ -84,7 +82,7 @@ class StateFile:
         self._is_closed = False
 
     def read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """Return the rows of a query, none where there is no file. It does not wait for those who write."""
+        """Return the rows of a query, none where there is no file."""
         with _understandable_errors(self.path):
             if not self.path.exists():
                 return []
@@ -131,50 +129,32 @@ class StateFile:
             self._waiting.pop(future, None)
 
     def _run(self) -> None:
-        """Write what waits until the file is closed; after a failure it is opened anew."""
-        database: sqlite3.Connection | None = None
-        opened: object = None
-        is_untidy = False
-        while (changes := self._take(_TIDY_SECONDS if is_untidy else None)) is not None:
-            results: list[object] = []
-            try:
-                with _understandable_errors(self.path):
-                    if database and _identity(self.path) != opened:  # nobody would find what is written there
-                        database.close()
-                        database = None
-                    if database is None:
-                        _make_file(self.path)
-                        opened = _identity(self.path)
-                        database = _open(self.path)
-                    if changes:
-                        results = _commit(database, list(changes.values()))
-                    else:
-                        _tidy(database)
-                is_untidy = bool(changes)
-            except BaseException as error:  # noqa: BLE001 - it is raised where the change is waited for
-                results = [error] * len(changes)
-                is_untidy = False
-                if database:
-                    database.close()
-                    database = None
-            for future, result in zip(changes, results, strict=True):
-                if isinstance(result, BaseException):
-                    future.set_exception(result)
-                else:
-                    future.set_result(result)
-            del changes, results  # else they were kept in memory while the thread waits
-        if database:
-            database.close()
+        """Write what waits until the file is closed."""
+        while taken := self._take():
+            future, change = taken
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(self._commit(change))
+                except BaseException as error:  # noqa: BLE001 - it is raised where the change is waited for
+                    future.set_exception(error)
+            del taken, future, change  # else they were kept in memory while the thread waits
 
-    def _take(self, seconds: float | None) -> dict[Future[Any], Change[Any]] | None:
-        """Return the next changes, none after so many seconds without one; None when the file is closed."""
+    def _take(self) -> tuple[Future[Any], Change[Any]] | None:
+        """Return the next change when there is one; None when the file is closed."""
         with self._has_news:
-            self._has_news.wait_for(lambda: self._waiting or self._is_closed, seconds)
-            if not self._waiting and self._is_closed:
-                return None
-            futures = list(self._waiting)[:_TOGETHER]
-            taken = {future: self._waiting.pop(future) for future in futures}
-        return {future: change for future, change in taken.items() if future.set_running_or_notify_cancel()}
+            self._has_news.wait_for(lambda: self._waiting or self._is_closed)
+            future = next(iter(self._waiting), None)
+            return (future, self._waiting.pop(future)) if future else None
+
+    def _commit(self, change: Change[Answer]) -> Answer:
+        """Return what ``change`` returns, after what it has done is on the disk; an error takes it back."""
+        with _understandable_errors(self.path):
+            _make_file(self.path)
+            with closing(_open(self.path)) as database:
+                database.execute("BEGIN IMMEDIATE")
+                answer = change(database)
+                database.execute("COMMIT")
+                return answer
 
 
 def _make_file(path: Path) -> None:
@@ -191,14 +171,6 @@ def _check_owner(folder: Path) -> None:
     owner = folder.stat().st_uid
     if os.geteuid() == 0 != owner:
         raise PermissionError(errno.EPERM, f"it belongs to {user_name(owner)}: {as_user(owner)}", str(folder))
-
-
-def _identity(path: Path) -> object:
-    """Return what tells the file of that name from any that was moved away; None where there is none."""
-    with suppress(FileNotFoundError):
-        status = path.lstat()
-        return status.st_dev, status.st_ino
-    return None
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -218,12 +190,11 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     if not database.execute("SELECT 1 FROM sqlite_master").fetchone():  # all of it is made at once
-        database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        database.execute("PRAGMA auto_vacuum = FULL")
         database.executescript(_SCHEMA)
     if (_pragma(database, "application_id"), _pragma(database, "user_version")) != (_APPLICATION_ID, _FORMAT):
         raise OSError(errno.EINVAL, "it is of another program, or of another version of nbstream", str(path))
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = FULL")
+    database.execute("PRAGMA synchronous = EXTRA")
     database.execute("PRAGMA secure_delete = FAST")
 
 
@@ -236,38 +207,6 @@ def used_bytes(database: sqlite3.Connection) -> int:
 def _pragma(database: sqlite3.Connection, name: str) -> int:
     value: int = database.execute(f"PRAGMA {name}").fetchone()[0]
     return value
-
-
-def _commit(database: sqlite3.Connection, changes: list[Change[Any]]) -> list[object]:
-    """Make the changes in one transaction; return the answer or the error of each."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
-        results = [_attempt(database, change) for change in changes]
-        database.execute("COMMIT")
-    except BaseException:
-        database.rollback()
-        raise
-    return results
-
-
-def _attempt(database: sqlite3.Connection, change: Change[Any]) -> object:
-    """Return what ``change`` returns, or its error after what it had done is undone; raises those of SQLite."""
-    database.execute("SAVEPOINT change")
-    try:
-        result = change(database)
-    except sqlite3.Error:
-        raise
-    except Exception as error:  # noqa: BLE001 - it is raised where the change is waited for
-        database.execute("ROLLBACK TO change")
-        result = error
-    database.execute("RELEASE change")
-    return result
-
-
-def _tidy(database: sqlite3.Connection) -> None:
-    """Give pages that nobody uses back to the disk, and empty the log beside the file."""
-    # A script: ``execute`` would make but the first of many steps, each of which frees one page.
-    database.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 @contextmanager
