@@ -12,7 +12,10 @@
 local importing_key, imported_key, sequence_key, changes_key, totals_key = unpack(KEYS)
 local import_id, least_id, max_changes = unpack(ARGV, 1, 3)
 
-if redis.call('GET', importing_key) ~= import_id then return 0 end
+if redis.call('GET', importing_key) ~= import_id then
+  local last = redis.call('XREVRANGE', changes_key, '+', '-', 'COUNT', 1)[1]
+  return last and last[2][4] == import_id and 1 or 0  -- the reply to an earlier attempt may have been lost
+end
 local totals = {unpack(ARGV, 4)}
 
 check_writes(totals_key, 'hash', 'HSET', 'UNLINK')
@@ -26,8 +29,8 @@ if #totals > 0 then
 end
 
 local sequence = redis.call('INCRBY', sequence_key, 2)
-local id = redis.pcall('XADD', changes_key, 'MAXLEN', '~', max_changes, least_id, 'sequence', sequence)
+local id = redis.pcall('XADD', changes_key, 'MAXLEN', '~', max_changes, least_id, 'sequence', sequence, 'import', import_id)
 if type(id) == 'table' then  -- an error: the stream has a later id already, so the server's own time is late enough
-  redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', 'sequence', sequence)
+  redis.call('XADD', changes_key, 'MAXLEN', '~', max_changes, '*', 'sequence', sequence, 'import', import_id)
 end
 return 1

@@ -58,9 +58,11 @@ class ModelImport:
         """
         client, keys = self.model.client, self.model.keys
         with store_errors():
-            await client.set(keys.importing, self._import_id)
-            await self._remove_written()
             people, automatic = await self.model.stored_totals()
+            if not any(people.messages + automatic.messages):  # else no lesson is refused
+                await client.set(keys.importing, self._import_id)
+                await self._remove_written()
+                people, automatic = await self.model.stored_totals()
             columns = people.columns + automatic.columns
             if any(people.messages + automatic.messages) or await client.exists(*map(keys.counts, columns)):
                 raise StoreIncompatible(

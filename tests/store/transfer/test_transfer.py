@@ -22,6 +22,7 @@ from nbstream.bayes.columns import CLASSES
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.follower.counts import FollowedCounts
+from nbstream.store.lua import lua_script
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
 from nbstream.store.model.signature import current_signature
@@ -274,19 +275,22 @@ async def test_an_import_that_was_killed_teaches_nothing_and_the_next_one_begins
 async def test_an_import_goes_on_after_a_lost_connection(
     other: Model, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
-    fates = [Fate.LOSE_REQUEST, Fate.LOSE_REPLY]
+    steps, commit = [Fate.LOSE_REQUEST, Fate.LOSE_REPLY], [Fate.LOSE_REPLY]
+    await other.client.script_load(lua_script("commit_import.lua"))
 
-    async def lose_two_steps(request: bytes) -> Fate:
-        return fates.pop() if b"EXEC" in request and fates else Fate.PASS
+    async def lose_some(request: bytes) -> Fate:
+        fates = steps if b"EXEC" in request else commit if b"EVALSHA" in request else []
+        return fates.pop() if fates else Fate.PASS
 
     async with (
-        Proxy(shared_redis.socket, tmp_path / "s", lose_two_steps) as proxy,
+        Proxy(shared_redis.socket, tmp_path / "s", lose_some) as proxy,
         open_client(ConnectionOptions(proxy.url)) as client,
     ):
         begun = await begin_import(await open_model(client, "target"))
         await begun.commit()
 
-    assert not fates
+    assert not steps
+    assert not commit
     assert (await other.totals()).messages == (0, 1200)
 
 
