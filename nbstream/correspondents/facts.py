@@ -42,6 +42,12 @@ ANSWER, ANSWER_TO_OTHERS, SENDER = b"known.answer", b"known.answer.other", b"kno
 
 DAY_SECONDS = 86_400
 
+ANSWER_SECONDS = 90 * DAY_SECONDS
+"""For how long an answer to a message of ours is known."""
+
+SENDER_SECONDS = 365 * DAY_SECONDS
+"""For how long those whom we wrote to are known."""
+
 MAX_MESSAGES = 500_000
 """How many messages of ours are known, and how many senders: 100 bytes of Redis each, and 50 of each process."""
 
@@ -154,23 +160,13 @@ class FactTimes:
         self._merged, self._new = (hashes[kept], times[kept]), {}
 
 
-@dataclass(frozen=True, slots=True)
-class KnownTime:
-    """For how many seconds answers and senders are known, and how many of each at most."""
-
-    answer_seconds: int = 90 * 86_400
-    sender_seconds: int = 365 * 86_400
-    limit: int = MAX_MESSAGES
-
-
 class CorrespondentFacts:
     """What is known in this process: ``answers`` and ``senders``."""
 
-    def __init__(self, hasher: FactHasher, known: KnownTime) -> None:
+    def __init__(self, hasher: FactHasher) -> None:
         self.hasher = hasher
-        self.known = known
-        self.answers = FactTimes(2 * known.limit)  # a message to one domain has two
-        self.senders = FactTimes(known.limit)
+        self.answers = FactTimes(2 * MAX_MESSAGES)  # a message to one domain has two
+        self.senders = FactTimes(MAX_MESSAGES)
 
     def add(self, facts: SentFacts) -> None:
         """Add what a message of ours says."""
@@ -185,16 +181,16 @@ class CorrespondentFacts:
         A letter says itself when it was sent: what is ahead of the clock would be known for ever, and is of now.
         """
         facts = replace(facts, at=min(facts.at, int(now)))
-        senders = () if facts.at < now - self.known.sender_seconds else facts.senders
-        answers = () if facts.at < now - self.known.answer_seconds else facts.answers
+        senders = () if facts.at < now - SENDER_SECONDS else facts.senders
+        answers = () if facts.at < now - ANSWER_SECONDS else facts.answers
         senders = tuple(fact for fact in senders if not _covers(self.senders.find(fact), facts.at))
         answers = tuple(fact for fact in answers if self.answers.find(fact) is None)
         return SentFacts(facts.at, facts.user, senders, answers) if senders or answers else None
 
     def expire(self, now: float) -> None:
         """Drop what is too old."""
-        self.answers.drop_before(int(now) - self.known.answer_seconds)
-        self.senders.drop_before(int(now) - self.known.sender_seconds)
+        self.answers.drop_before(int(now) - ANSWER_SECONDS)
+        self.senders.drop_before(int(now) - SENDER_SECONDS)
 
     def tokens(self, message: Message, reader: EvidenceReader, now: float) -> Sequence[bytes]:
         """Return the tokens of a message that is read at the time ``now``."""
@@ -209,7 +205,7 @@ class CorrespondentFacts:
         tokens = self._answer_tokens(fields, sender.rpartition("@")[2], at)
         if sender:
             times = self.senders.find(self.hasher.sender(sender))
-            if times and times[0] <= at <= times[1] + self.known.sender_seconds:
+            if times and times[0] <= at <= times[1] + SENDER_SECONDS:
                 tokens.append(SENDER)
         return tokens
 
@@ -232,7 +228,7 @@ class CorrespondentFacts:
 
     def _is_answer(self, fact: int, at: float) -> bool:
         times = self.answers.find(fact)
-        return times is not None and at <= times[1] + self.known.answer_seconds
+        return times is not None and at <= times[1] + ANSWER_SECONDS
 
 
 def _covers(times: tuple[int, int] | None, at: int) -> bool:

@@ -16,7 +16,14 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition
-from nbstream.correspondents.facts import CorrespondentFacts, FactHasher, KnownTime, SentFacts
+from nbstream.correspondents.facts import (
+    ANSWER_SECONDS,
+    MAX_MESSAGES,
+    SENDER_SECONDS,
+    CorrespondentFacts,
+    FactHasher,
+    SentFacts,
+)
 from nbstream.correspondents.sent_mail import SentMail, read_sent
 from nbstream.errors import StoreUnavailable
 from nbstream.mail.addresses import canonical_address
@@ -46,11 +53,10 @@ ERASED = {b"erased": b""}
 class CorrespondentStore:
     """The stream ``key`` of facts that ``hasher`` makes; all methods raise ``StoreUnavailable``."""
 
-    def __init__(self, client: Redis, key: str, hasher: FactHasher, known: KnownTime) -> None:
+    def __init__(self, client: Redis, key: str, hasher: FactHasher) -> None:
         self._client = client
         self.key = key
         self.hasher = hasher
-        self.known = known
         self._warned = False
 
     async def read(self) -> AsyncIterator[tuple[bytes, Mapping[bytes, bytes]]]:
@@ -72,7 +78,7 @@ class CorrespondentStore:
             with store_errors(), readable_replies():
                 newest: Any = await self._client.xrevrange(self.key, count=1)
             start = ChangePosition.of(newest[0][0]) if newest else NO_CHANGE
-            facts, last, is_erased = CorrespondentFacts(self.hasher, self.known), NO_CHANGE, False
+            facts, last, is_erased = CorrespondentFacts(self.hasher), NO_CHANGE, False
             async for entry_id, fields in self.read():
                 last = ChangePosition.of(entry_id)
                 is_erased = is_erased or (fields == ERASED and last > start)
@@ -84,12 +90,12 @@ class CorrespondentStore:
 
     async def write(self, sent: Sequence[SentFacts]) -> None:
         """Add facts, and trim the stream by number and by age."""
-        oldest = int((time.time() - max(self.known.answer_seconds, self.known.sender_seconds)) * 1000)
+        oldest = int((time.time() - max(ANSWER_SECONDS, SENDER_SECONDS)) * 1000)
         with store_errors(), readable_replies():
             async with self._client.pipeline(transaction=False) as pipe:
                 for facts in sent:
                     fields: Any = self._pack(facts)
-                    pipe.xadd(self.key, fields, maxlen=self.known.limit)
+                    pipe.xadd(self.key, fields, maxlen=MAX_MESSAGES)
                 pipe.xtrim(self.key, minid=oldest)
                 await pipe.execute()
 
@@ -156,7 +162,7 @@ class Correspondents(Followed):
         self._report = report
         self._queue: asyncio.Queue[SentMail] = asyncio.Queue(MAX_QUEUED)
         self._expired_at = 0.0
-        self._facts = CorrespondentFacts(store.hasher, store.known)
+        self._facts = CorrespondentFacts(store.hasher)
 
     def known_now(self) -> CorrespondentFacts:
         """Return what is known now; after a while it may be another object."""

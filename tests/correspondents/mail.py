@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from email.utils import formatdate
 
-from nbstream.correspondents.facts import DAY_SECONDS, CorrespondentFacts, FactHasher, KnownTime
+from nbstream.correspondents.facts import DAY_SECONDS, CorrespondentFacts, FactHasher
 from nbstream.correspondents.sent_mail import SentMail, read_sent
 from nbstream.mail.message import Message
 from nbstream.policy.sender_lists import EvidenceReader
@@ -13,7 +13,6 @@ NOW = 1_790_000_000.0
 ANN, BOB = "ann@example.org", "bob@partner.example"
 OURS = b"20261121.7f3a9c51d2@example.org"
 HASHER = FactHasher(b"k" * 32)
-KNOWN = KnownTime(answer_seconds=90 * DAY_SECONDS, sender_seconds=365 * DAY_SECONDS, limit=10_000)
 READER = EvidenceReader(frozenset({"mx.example.org"}))
 
 
@@ -35,7 +34,7 @@ def sent(*recipients: str, at: float = NOW - DAY_SECONDS, user: str = ANN, messa
 
 def facts_of(*mails: SentMail) -> CorrespondentFacts:
     """What is known from these messages."""
-    facts = CorrespondentFacts(HASHER, KNOWN)
+    facts = CorrespondentFacts(HASHER)
     for mail in mails:
         facts.add(HASHER.hash_sent(mail))
     return facts

@@ -13,7 +13,7 @@ from nbstream.correspondents.facts import DAY_SECONDS, FactHasher
 from nbstream.correspondents.sent_mail import SentMail
 from nbstream.correspondents.store import MAX_QUEUED, Correspondents, CorrespondentStore, record_sent
 from nbstream.store.connection import ConnectionOptions, open_client
-from tests.correspondents.mail import ANN, BOB, HASHER, KNOWN, OURS, READER, answer, message, sent
+from tests.correspondents.mail import ANN, BOB, HASHER, OURS, READER, answer, message, sent
 from tests.harness.followers import following
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import until
@@ -23,7 +23,7 @@ KEY = "{m}:correspondents"
 
 @pytest.fixture
 def store(client: Redis) -> CorrespondentStore:
-    return CorrespondentStore(client, KEY, HASHER, KNOWN)
+    return CorrespondentStore(client, KEY, HASHER)
 
 
 def mail(*recipients: str, days: float = 1, **other: Any) -> SentMail:
@@ -105,7 +105,7 @@ async def test_hashes_under_another_key_are_left_out_and_said_once(
     client: Redis, store: CorrespondentStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     await record(store, mail(), mail("carol@a.example", message_id=b"another.message@example.org"))
-    other = process(CorrespondentStore(client, KEY, FactHasher(b"other key".ljust(32)), KNOWN))
+    other = process(CorrespondentStore(client, KEY, FactHasher(b"other key".ljust(32))))
     async with following(client, other):
         await other.load()
 
@@ -116,7 +116,7 @@ async def test_hashes_under_another_key_are_left_out_and_said_once(
 async def test_while_redis_is_away_the_last_copy_holds_and_nobody_waits(own_redis: RedisServer) -> None:
     counts: dict[str, int] = {}
     async with open_client(ConnectionOptions(own_redis.url, timeout_seconds=1), retries=0) as client:
-        store = CorrespondentStore(client, KEY, HASHER, KNOWN)
+        store = CorrespondentStore(client, KEY, HASHER)
         follower = process(store, counts)
         await record(store, mail())
         async with following(client, follower):
@@ -142,6 +142,6 @@ async def test_what_is_erased_while_a_process_reads_all_is_not_known_to_it(
                 await store.forget([ANN], erase=True)
 
     await record(store, mail())
-    follower = process(ErasedMeanwhile(client, KEY, HASHER, KNOWN))
+    follower = process(ErasedMeanwhile(client, KEY, HASHER))
     async with following(client, follower):
         assert not knows(follower)

@@ -22,7 +22,7 @@ from nbstream.store.transfer.model_import import ModelImport
 from nbstream.web.users.links import LinkKeys
 from nbstream.web.users.preferences import UserPreferences
 from tests.correspondents.mail import ANN as ANN_OF_FACTS
-from tests.correspondents.mail import HASHER, KNOWN, sent
+from tests.correspondents.mail import HASHER, sent
 from tests.filter.own_models.test_filters import news
 from tests.harness.followers import following
 from tests.harness.lessons import TOKENS, change, entry
@@ -132,7 +132,7 @@ async def test_models_are_exported_and_imported(limited_client: Redis) -> None:
 
 
 async def test_correspondents_are_recorded_and_forgotten(limited_client: Redis) -> None:
-    store = CorrespondentStore(limited_client, KEYS.correspondents, HASHER, KNOWN)
+    store = CorrespondentStore(limited_client, KEYS.correspondents, HASHER)
     await record_sent(store, (await store.load())[0], [sent(at=time.time())])
 
     assert await store.forget([ANN_OF_FACTS], erase=True) == 1

@@ -23,6 +23,7 @@ from nbstream import interrupts
 from nbstream.cli import reader_process
 from nbstream.cli.lesson_summary import FeedbackSummary
 from nbstream.cli.message_files import NamedMessage
+from nbstream.correspondents.facts import MAX_MESSAGES, SENDER_SECONDS
 from nbstream.correspondents.sent_mail import read_message
 from nbstream.correspondents.store import record_sent
 from nbstream.daemon import config
@@ -159,14 +160,14 @@ async def _record_sent(
             return None
         (facts, _), names = await store.load(), make_own_model_names(settings)
         read = recorded = 0
-        since = time.time() - store.known.sender_seconds
+        since = time.time() - SENDER_SECONDS
         reader = None if owner is None else 0
         with acting_as(reader):
             accounts = list(source.accounts(skips.add))
         for account in accounts:
             with acting_as(reader):
                 places = _sent_places(source, account, since, skips)
-            user, room = names.user_of(account.user), int(_MAX_SENT_SHARE * store.known.limit)
+            user, room = names.user_of(account.user), int(_MAX_SENT_SHARE * MAX_MESSAGES)
             for start in range(0, len(places), _BATCH):
                 with acting_as(reader):
                     sent = source.read(places[start : start + _BATCH], skips.add)
@@ -175,7 +176,7 @@ async def _record_sent(
                 recorded += await record_sent(store, facts, said)
                 read += len(mails)
     if read:
-        days = store.known.sender_seconds // 86_400
+        days = SENDER_SECONDS // 86_400
         output.show(
             f"whom users wrote to: {recorded} of {read} sent messages of the last {days} days say something new"
         )

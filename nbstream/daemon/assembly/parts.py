@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nbstream.correspondents.facts import FactHasher, KnownTime
+from nbstream.correspondents.facts import FactHasher
 from nbstream.correspondents.store import CorrespondentStore
 from nbstream.daemon.assembly.filter import key_in, make_filter
 from nbstream.daemon.assembly.policy import make_own_model_names
@@ -210,7 +210,7 @@ def _make_correspondent_store(settings: Settings, client: Redis) -> Corresponden
     if settings.correspondents is None:
         return None
     hasher = FactHasher(key_in(_correspondents_key_file(settings), "correspondents"))
-    return CorrespondentStore(client, ModelKeys(settings.model.name).correspondents, hasher, KnownTime())
+    return CorrespondentStore(client, ModelKeys(settings.model.name).correspondents, hasher)
 
 
 def make_correspondent_reader(settings: Settings, client: Redis) -> CorrespondentStore | None:
