@@ -53,6 +53,8 @@ def run(options: argparse.Namespace, output: Output) -> None:
 
         learn_mailboxes.run(options, output)
         return
+    if options.command == "learn" and options.label is None:
+        options.wrong_usage("a CLASS is needed")
     if not options.paths and not options.ids and not options.folders:
         options.wrong_usage(f"a PATH{', --imap URL' if options.label else ''} or --id ID is needed")
     if any(len(words) == 1 for words in options.others):
