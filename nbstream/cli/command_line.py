@@ -429,10 +429,9 @@ _COMMANDS = (
             type=arguments.imap_folder,
             default=[],
             metavar="URL",
-            help="an IMAP folder, starting after the last message learned before: imaps://USER@HOST/FOLDER with "
+            help="an IMAP folder, of which all messages are learned: imaps://USER@HOST/FOLDER with "
             "TLS, imap:// with STARTTLS; may be repeated",
         ),
-        argument("--all", action="store_true", help="with --imap, all messages, including those learned before"),
         argument(
             "--password-file",
             type=arguments.file_path,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-from nbstream.cli.message_files import FolderPosition, NamedMessage
+from nbstream.cli.message_files import NamedMessage
 from nbstream.errors import ConfigError, InputError, NbstreamError
 from nbstream.server.imap import (
     IMAP_PORTS,
@@ -72,20 +72,11 @@ def parse_imap_url(url: str) -> ImapFolder:
     return ImapFolder(account, name)
 
 
-_MAX_UID = (1 << 32) - 1
 _SEARCH_BYTES = 4 << 20  # about half a million messages; for the worst such answer IMAPClient takes 400 MB
 
 
-@dataclass(frozen=True, slots=True)
-class FolderRequest:
-    """A folder to read, from the message after ``known`` on, where that is still the same folder."""
-
-    folder: ImapFolder
-    known: FolderPosition | None = None
-
-
 def read_folders(
-    requests: Iterable[FolderRequest],
+    folders: Iterable[ImapFolder],
     passwords: Mapping[ImapAccount, str],
     ca_file: Path | None,
     errors: list[NbstreamError],
@@ -94,41 +85,32 @@ def read_folders(
 
     ``ca_file`` has the certificates that are trusted; None stands for those of the system.
     """
-    for request in requests:
-        account = request.folder.account
+    for folder in folders:
         try:
-            with logged_in(account, passwords[account], ca_file) as client:
-                yield from _read_folder(client, request, errors)
+            with logged_in(folder.account, passwords[folder.account], ca_file) as client:
+                yield from _read_folder(client, folder, errors)
         except ImapError as error:
-            errors.append(InputError(f"{request.folder}: {error}"))
+            errors.append(InputError(f"{folder}: {error}"))
 
 
-def _read_folder(
-    client: LimitedClient, request: FolderRequest, errors: list[NbstreamError]
-) -> Iterator[NamedMessage]:
+def _read_folder(client: LimitedClient, folder: ImapFolder, errors: list[NbstreamError]) -> Iterator[NamedMessage]:
     with client.command("EXAMINE"):
-        uid_validity = client.select_folder(request.folder.name, readonly=True).get(b"UIDVALIDITY")
-    known = request.known
-    first = known.uid + 1 if known and known.uid_validity == uid_validity else 1
-    if first > _MAX_UID:
-        return
+        client.select_folder(folder.name, readonly=True)
     with client.command("UID SEARCH", text_bytes=_SEARCH_BYTES):
-        found = client.search(f"UID {first}:* UNDELETED")
-    uids = sorted({uid for uid in found if first <= uid <= _MAX_UID})  # the last message is always found
+        uids = sorted({uid for uid in client.search("UNDELETED") if 0 < uid < 1 << 32})
     for start in range(0, len(uids), UIDS_PER_COMMAND):
         sizes = read_sizes(client, uids[start : start + UIDS_PER_COMMAND])
         small = {uid: size for uid, size in sizes.items() if size <= MAX_MESSAGE_BYTES}
         errors.extend(
-            InputError(f"{request.folder}#{uid}: larger than {MAX_MESSAGE_BYTES >> 20} MiB")
+            InputError(f"{folder}#{uid}: larger than {MAX_MESSAGE_BYTES >> 20} MiB")
             for uid in sorted(sizes.keys() - small.keys())
         )
         for uid, raw in read_contents(client, small):
-            label = f"{request.folder}#{uid}"
+            label = f"{folder}#{uid}"
             if not raw.strip():
                 errors.append(InputError(f"{label}: empty, that is no message"))
                 continue
-            position = FolderPosition(str(request.folder), uid_validity, uid) if uid_validity else None
-            yield NamedMessage(label, raw, position)
+            yield NamedMessage(label, raw)
 
 
 # The passwords of IMAP accounts: from a file, or asked for on the terminal.

@@ -36,24 +36,11 @@ _COMPRESSED_STARTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class FolderPosition:
-    """Where a message is in an IMAP folder: the folder's URL and UIDVALIDITY, and the message's UID."""
-
-    folder: str
-    uid_validity: int
-    uid: int
-
-
-@dataclass(frozen=True, slots=True)
 class NamedMessage:
-    """A message and the path that it came from; a message of an mbox is named ``file#number``, counted from 1.
-
-    ``position`` is None where the message is in no IMAP folder.
-    """
+    """A message and the path that it came from; a message of an mbox is named ``file#number``, counted from 1."""
 
     name: str
     raw: bytes
-    position: FolderPosition | None = None
 
 
 def read_messages(paths: Iterable[str], errors: list[NbstreamError]) -> Iterator[NamedMessage]:

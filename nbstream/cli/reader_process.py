@@ -31,7 +31,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import pack_tokens
 
 if TYPE_CHECKING:
-    from nbstream.cli.message_files import FolderPosition, NamedMessage
+    from nbstream.cli.message_files import NamedMessage
     from nbstream.errors import NbstreamError
     from nbstream.policy.header import MessageReader
     from nbstream.tokens.tokenizer import Tokenizer
@@ -49,12 +49,11 @@ None stands for unlearning.
 
 
 class ReadMessage(NamedTuple):
-    """A message with its label and the name of its source, and where it is in an IMAP folder, if it is in one."""
+    """A message with its label and the name of its source."""
 
     tokenized: TokenizedMessage
     label: str | None
     name: str
-    position: FolderPosition | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def read_chunks(
         taken = tokenizer.tokenize(message)
         packed = b"" if label is None else pack_tokens(taken.tokens.all)  # here the other core does that
         tokenized = taken._replace(packed_tokens=packed)
-        messages.append(ReadMessage(tokenized, label, source.name, source.position))
+        messages.append(ReadMessage(tokenized, label, source.name))
         if len(messages) == _MESSAGES_PER_CHUNK:
             yield MessageChunk(tuple(messages), tuple(errors), last=False)
             messages.clear()

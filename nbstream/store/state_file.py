@@ -47,10 +47,6 @@ CREATE TABLE IF NOT EXISTS spooled_content (id INTEGER PRIMARY KEY, content BLOB
 CREATE TABLE IF NOT EXISTS digest_markers (
     user TEXT PRIMARY KEY, until REAL NOT NULL, due REAL NOT NULL, written_at REAL NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS imap_positions (
-    model TEXT NOT NULL, label TEXT NOT NULL, folder TEXT NOT NULL,
-    uid_validity INTEGER NOT NULL, uid INTEGER NOT NULL, PRIMARY KEY (model, label, folder)
-) WITHOUT ROWID;
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_FORMAT};
 COMMIT;

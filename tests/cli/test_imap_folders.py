@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from nbstream.cli.imap_folders import FolderRequest, ImapFolder, parse_imap_url, read_folders
-from nbstream.cli.message_files import FolderPosition, NamedMessage
+from nbstream.cli.imap_folders import ImapFolder, parse_imap_url, read_folders
+from nbstream.cli.message_files import NamedMessage
 from nbstream.errors import NbstreamError
 from nbstream.server import imap
 from nbstream.server.imap import ImapAccount
@@ -30,27 +30,23 @@ CONTENTS = (
 WHOLE = (GREETING, CAPABILITY, LOGGED_IN, EXAMINED, CAPABILITY, FOUND, SIZES, CONTENTS)
 
 
-def read(
-    *answers: bytes, known: FolderPosition | None = None, password: str = "secret"
-) -> tuple[list[NamedMessage], list[str], Server]:
+def read(*answers: bytes) -> tuple[list[NamedMessage], list[str], Server]:
     """What is read of a folder at a server with these answers, the errors, and the server."""
     server = Server(answers)
     errors: list[NbstreamError] = []
     with server.running():
         folder = ImapFolder(server.account, "Gelöscht")
-        passwords = {server.account: password}
-        messages = list(read_folders([FolderRequest(folder, known)], passwords, None, errors))
+        messages = list(read_folders([folder], {server.account: "secret"}, None, errors))
     prefix = f"{folder}: "
     return messages, [str(error).removeprefix(prefix) for error in errors], server
 
 
-def test_messages_come_in_the_order_of_their_uids_with_their_positions() -> None:
+def test_messages_come_in_the_order_of_their_uids() -> None:
     messages, errors, server = read(*WHOLE)
 
     assert errors == []
     assert [message.raw for message in messages] == [RAW, RAW]
-    assert [message.position and message.position.uid for message in messages] == [3, 5]
-    assert [message.position and message.position.uid_validity for message in messages] == [7, 7]
+    assert [message.name.rpartition("#")[2] for message in messages] == ["3", "5"]
     words = [line.partition(b" ")[2] for line in server.lines]
     assert words == [
         b"CAPABILITY\r\n",
@@ -58,20 +54,10 @@ def test_messages_come_in_the_order_of_their_uids_with_their_positions() -> None
         b"",  # user and password
         b'EXAMINE "Gel&APY-scht"\r\n',
         b"CAPABILITY\r\n",
-        b"UID SEARCH UID 1:* UNDELETED\r\n",
+        b"UID SEARCH UNDELETED\r\n",
         b"UID FETCH 3,5 (RFC822.SIZE)\r\n",
         b"UID FETCH 3,5 (BODY.PEEK[])\r\n",
     ]
-
-
-@pytest.mark.parametrize(("uid_validity", "first"), [(7, 6), (8, 1)])
-def test_what_is_known_of_the_same_folder_is_not_read_again(uid_validity: int, first: int) -> None:
-    _, errors, server = read(*WHOLE, known=FolderPosition("", uid_validity, 5))
-
-    assert errors == []
-    assert any(b"UID SEARCH UID %d:*" % first in line for line in server.lines)
-    # The last message of a folder is found whatever the first UID is.
-    assert any(b"FETCH" in line for line in server.lines) is (first == 1)
 
 
 def test_a_server_that_leaves_at_any_byte_is_an_error_and_what_came_is_read() -> None:

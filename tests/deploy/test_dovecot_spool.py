@@ -82,7 +82,7 @@ class Site:
         password.write_text("secret\n")
         junk = f"imap://ann@127.0.0.1:{self.dovecot.port}/Junk"
         options = ("--password-file", password, "-c", self.settings)
-        result = command("learn", "spam", "--all", "--imap", junk, *options)
+        result = command("learn", "spam", "--imap", junk, *options)
         assert result.returncode == 0, result.stderr
 
     @contextmanager

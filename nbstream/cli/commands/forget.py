@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.columns import CLASSES
 from nbstream.cli.commands.model import describe_totals, find_own_model
 from nbstream.cli.exit_codes import EX_TEMPFAIL
-from nbstream.cli.imap_positions import forget_positions
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import make_correspondent_reader, open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_own_model_names
 from nbstream.daemon.assembly.store import make_model, make_own_model, open_running_redis
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.filter.own_models.index import OwnModelIndex
-from nbstream.mail.addresses import canonical_address
 from nbstream.store.state_file import StateFile
 from nbstream.system_users import current_user
 from nbstream.terminal import print_error, print_note
@@ -75,7 +73,6 @@ async def _forget_user(settings: Settings, options: argparse.Namespace, output: 
         left = 0
         if options.yes:
             left = sum([step.count async for step in erasure.steps(options.user, erase=False)])
-            forget_positions(state, f"{settings.model.name} {canonical_address(options.user)}")
     state.close()
     lines = [f"{step.count:8}  {step.subject}" for step in erased]
     found = f"{left} are there" if left else "nothing of the user is left"

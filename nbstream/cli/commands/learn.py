@@ -6,13 +6,12 @@ import argparse
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractContextManager, aclosing, closing
+from contextlib import AbstractContextManager, aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import interrupts
 from nbstream.cli import message_files, reader_process
-from nbstream.cli.imap_positions import FolderPositions, LearnedPositions
 from nbstream.cli.lesson_summary import FeedbackSummary
 from nbstream.daemon import config
 from nbstream.daemon.assembly.filter import make_model_tokenizer
@@ -21,11 +20,9 @@ from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.engine.choice import choose_engine
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.filter import LabelledMessage
-from nbstream.mail.addresses import canonical_address
 from nbstream.policy.feedback_source import COMMAND_SOURCE, FeedbackSource, Reinforcement
-from nbstream.store.state_file import StateFile
 from nbstream.system_users import current_user
-from nbstream.terminal import print_error, print_note, progress
+from nbstream.terminal import print_error, progress
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,8 +56,8 @@ def run(options: argparse.Namespace, output: Output) -> None:
         options.wrong_usage(f"a PATH{', --imap URL' if options.label else ''} or --id ID is needed")
     if any(len(words) == 1 for words in options.others):
         options.wrong_usage("a PATH is needed after the CLASS of --and")
-    if options.label and not options.folders and (options.all or options.password_file or options.ca_file):
-        options.wrong_usage("--all, --password-file and --ca-file are only for --imap")
+    if options.label and not options.folders and (options.password_file or options.ca_file):
+        options.wrong_usage("--password-file and --ca-file are only for --imap")
     settings = config.load_settings(config.find_config_file(options.config))
     labels = [label for label in (options.label, *[words[0] for words in options.others]) if label is not None]
     if not set(labels) <= set(settings.model.classes):
@@ -68,21 +65,15 @@ def run(options: argparse.Namespace, output: Output) -> None:
     facts = interrupts.run_interruptible(read_correspondents(settings))
     engine = choose_engine()
     tokenizer = make_model_tokenizer(settings, engine, (lambda: facts) if facts else None)
-    model_name = " ".join(
-        filter(None, (settings.model.name, canonical_address(options.user or "")))
-    )  # each has learned other messages
-    with closing(StateFile(settings.state_dir)) as state:
-        positions = FolderPositions(state, model_name, options.label or "")
-        source = _message_source(options, positions)
-        with reader_process.in_own_process(
-            reader_process.read_chunks(source, tokenizer, make_message_reader(settings))
-        ) as chunks:
-            interrupts.run_interruptible(_learn(options, settings, chunks, LearnedPositions(positions), output))
+    with reader_process.in_own_process(
+        reader_process.read_chunks(_message_source(options), tokenizer, make_message_reader(settings))
+    ) as chunks:
+        interrupts.run_interruptible(_learn(options, settings, chunks, output))
 
 
-def _message_source(options: argparse.Namespace, positions: FolderPositions) -> MessageSource:
+def _message_source(options: argparse.Namespace) -> MessageSource:
     """Return what reads all messages that are named: of the paths, the IMAP folders, and the other classes."""
-    read = _message_reader(options, positions)
+    read = _message_reader(options)
 
     def read_all(errors: list[NbstreamError]) -> Iterator[tuple[NamedMessage, str | None]]:
         for message in read(errors):
@@ -95,21 +86,18 @@ def _message_source(options: argparse.Namespace, positions: FolderPositions) -> 
 
 
 def _message_reader(
-    options: argparse.Namespace, positions: FolderPositions
+    options: argparse.Namespace,
 ) -> Callable[[list[NbstreamError]], Iterator[NamedMessage]]:
     if not options.folders:
         return partial(message_files.read_messages, options.paths)
-    from nbstream.cli import imap_folders as folders  # noqa: PLC0415 - TLS takes a tenth of the time to start
+    from nbstream.cli.imap_folders import read_folders, read_passwords  # noqa: PLC0415 - TLS takes time to start
 
-    requests = [
-        folders.FolderRequest(folder, None if options.all else positions.read(str(folder)))
-        for folder in dict.fromkeys(options.folders)
-    ]
-    by_account = folders.read_passwords([folder.account for folder in options.folders], options.password_file)
+    folders = list(dict.fromkeys(options.folders))
+    by_account = read_passwords([folder.account for folder in folders], options.password_file)
 
     def read_all(errors: list[NbstreamError]) -> Iterator[NamedMessage]:
         yield from message_files.read_messages(options.paths, errors)
-        yield from message_files.interruptible(folders.read_folders(requests, by_account, options.ca_file, errors))
+        yield from message_files.interruptible(read_folders(folders, by_account, options.ca_file, errors))
 
     return read_all
 
@@ -118,7 +106,6 @@ async def _learn(
     options: argparse.Namespace,
     settings: Settings,
     chunks: AsyncGenerator[MessageChunk, None],
-    positions: LearnedPositions,
     output: Output,
 ) -> None:
     errors = output.errors
@@ -130,25 +117,21 @@ async def _learn(
         async with (
             open_one_shot_filter(settings, sign=True, user=options.user) as (spam_filter, _),
             aclosing(chunks),
-            aclosing(_subjects(options, spam_filter, chunks, positions, errors, bare_texts)) as subjects,
+            aclosing(_subjects(options, spam_filter, chunks, errors, bare_texts)) as subjects,
         ):
             interrupted = "; a few more may be, the same command goes on"  # those that Redis has not answered for
             with _lesson_progress(options) as advance:
 
                 def add_lesson(lesson: FeedbackResult | StoreIncompatible) -> None:
                     summary.add(lesson)
-                    positions.finish(is_learned=not isinstance(lesson, StoreIncompatible))
                     advance(1)
 
                 await spam_filter.learn_many(subjects, source, add_lesson)
             interrupted = ""
     finally:
-        positions.save()
         output.show(summary.describe() + interrupted)
         failed = len(errors)
         output.print_errors()
-        if options.folders and not options.all and not failed and summary.last is None:
-            print_note("nbstream: nothing is new in the folders; --all learns what was learned before, too")
         if failed and summary.last:
             print_error(f"{failed} could not be read, the rest was")
         if options.label and bare_texts.count and summary.last:
@@ -159,7 +142,6 @@ async def _subjects(
     options: argparse.Namespace,
     spam_filter: Filter,
     chunks: AsyncGenerator[MessageChunk, None],
-    positions: LearnedPositions,
     errors: list[NbstreamError],
     bare_texts: BareTextCount,
 ) -> AsyncGenerator[LabelledMessage, None]:
@@ -171,7 +153,6 @@ async def _subjects(
             errors.append(StoreIncompatible(f"{message_key}: {error}"))
             continue
         if checked:
-            positions.begin(None)
             yield LabelledMessage(checked, options.label)
         else:
             errors.append(message_files.unknown_id_error(message_key))
@@ -179,7 +160,6 @@ async def _subjects(
         errors += chunk.errors
         for message in chunk.messages:
             bare_texts.add(message)
-            positions.begin(message.position)
             yield LabelledMessage(message.tokenized, message.label)
 
 
