@@ -44,16 +44,6 @@ class InputError(NbstreamError):
     temporary = False
 
 
-class ReaderProcessFailed(NbstreamError):
-    """The process that reads the messages of a command line has ended before it had read all of them."""
-
-
-class ReaderProcessFault(ReaderProcessFailed):
-    """That process has ended by a fault in nbstream and has printed the traceback: trying again does not help."""
-
-    temporary = False
-
-
 class OutputFailed(NbstreamError):
     """The output of a command cannot be written: nobody reads it any more, there is no room, or no such folder."""
 

@@ -47,8 +47,6 @@ ERROR_EXIT_CODES: Mapping[type[NbstreamError], int] = {
     errors.NotReleased: EX_TEMPFAIL,
     errors.NotRunning: EX_UNAVAILABLE,
     errors.OutputFailed: EX_IOERR,
-    errors.ReaderProcessFailed: EX_TEMPFAIL,
-    errors.ReaderProcessFault: EX_SOFTWARE,
     errors.RelayRefused: EX_UNAVAILABLE,
     errors.RelayUnavailable: EX_TEMPFAIL,
     errors.StoreForbids: EX_CONFIG,

@@ -23,8 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, TypeAlias
 
 from nbstream.cli.exit_codes import EX_SOFTWARE
-from nbstream.cli.message_files import refuse_list
-from nbstream.errors import InputError, ReaderProcessFailed, ReaderProcessFault
+from nbstream.errors import NbstreamError
 from nbstream.filter import TokenizedMessage
 from nbstream.mail.forwards import original_of
 from nbstream.store.cancellation import stop_if_cancelled
@@ -32,7 +31,6 @@ from nbstream.store.model.ledger import pack_tokens
 
 if TYPE_CHECKING:
     from nbstream.cli.message_files import NamedMessage
-    from nbstream.errors import NbstreamError
     from nbstream.policy.header import MessageReader
     from nbstream.tokens.tokenizer import Tokenizer
 
@@ -71,18 +69,11 @@ class MessageChunk:
 def read_chunks(
     read_sources: MessageSource, tokenizer: Tokenizer, reader: MessageReader
 ) -> Iterator[MessageChunk]:
-    """Yield the messages of a source. A list of messages that is to be learned is an error."""
+    """Yield the messages of a source, and what it could not read."""
     errors: list[NbstreamError] = []
     messages: list[ReadMessage] = []
     for source, label in read_sources(errors):
-        try:
-            if label is not None:
-                refuse_list(source, label)
-            message = reader.read_taught(original_of(source.raw))
-        except InputError as error:
-            errors.append(error)
-            continue
-        taken = tokenizer.tokenize(message)
+        taken = tokenizer.tokenize(reader.read_taught(original_of(source.raw)))
         packed = b"" if label is None else pack_tokens(taken.tokens.all)  # here the other core does that
         tokenized = taken._replace(packed_tokens=packed)
         messages.append(ReadMessage(tokenized, label, source.name))
@@ -97,7 +88,7 @@ def read_chunks(
 def in_own_process(chunks: Iterator[MessageChunk]) -> Iterator[AsyncGenerator[MessageChunk, None]]:
     """Give the same chunks, made by a child process, which has ended when the context ends.
 
-    Iterating raises ``ReaderProcessFault`` where the child fails, ``ReaderProcessFailed`` where others end it.
+    Iterating raises ``NbstreamError`` where the child ends before the last of them.
     """
     if threading.active_count() > 1:
         yield _in_this_process(chunks)
@@ -116,7 +107,7 @@ def in_own_process(chunks: Iterator[MessageChunk]) -> Iterator[AsyncGenerator[Me
         return
     try:
         with open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 - a descriptor has no path
-            yield _read_from_pipe(pipe, child)
+            yield _read_from_pipe(pipe)
     finally:
         os.kill(child, signal.SIGKILL)  # until it is waited for, its number is not used again
         os.waitpid(child, 0)
@@ -167,13 +158,7 @@ def _end_with_reader(descriptor: int) -> None:
     os._exit(0)
 
 
-def _ended_by_fault(child: int) -> bool:
-    """Return whether the child ended by itself and not by a signal; it can still be waited for then."""
-    ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # the pipe is closed, because the child has ended
-    return ended is not None and ended.si_code == os.CLD_EXITED
-
-
-async def _read_from_pipe(pipe: BinaryIO, child: int) -> AsyncGenerator[MessageChunk, None]:
+async def _read_from_pipe(pipe: BinaryIO) -> AsyncGenerator[MessageChunk, None]:
     stream = asyncio.StreamReader(limit=_PIPE_BYTES)
     protocol = asyncio.StreamReaderProtocol(stream)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
@@ -187,7 +172,6 @@ async def _read_from_pipe(pipe: BinaryIO, child: int) -> AsyncGenerator[MessageC
             yield chunk
             last = chunk.last
     except asyncio.IncompleteReadError as error:
-        kind = ReaderProcessFault if _ended_by_fault(child) else ReaderProcessFailed
-        raise kind("the process that reads the messages has ended before the last of them") from error
+        raise NbstreamError("the process that reads the messages has ended before the last of them") from error
     finally:
         transport.close()

@@ -62,7 +62,6 @@ UNEXPECTED_ERRORS: tuple[type[errors.NbstreamError], ...] = (
     errors.NotReleased,
     errors.NotRunning,
     errors.OutputFailed,
-    errors.ReaderProcessFailed,
     errors.RelayRefused,
     errors.RelayUnavailable,
     errors.WorkerFailed,

@@ -25,12 +25,10 @@ from nbstream.system_users import current_user
 from nbstream.terminal import print_error, progress
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from nbstream.cli.message_files import NamedMessage
     from nbstream.cli.reader_process import MessageChunk, MessageSource, ReadMessage
     from nbstream.daemon.config import Settings
-    from nbstream.filter import FeedbackResult, Filter
+    from nbstream.filter import FeedbackResult, Filter, TokenizedMessage
     from nbstream.terminal import Output
 
 
@@ -73,10 +71,12 @@ def run(options: argparse.Namespace, output: Output) -> None:
 
 def _message_source(options: argparse.Namespace) -> MessageSource:
     """Return what reads all messages that are named: of the paths, the IMAP folders, and the other classes."""
-    read = _message_reader(options)
+    read_imap = _imap_reader(options) if options.folders else None
 
     def read_all(errors: list[NbstreamError]) -> Iterator[tuple[NamedMessage, str | None]]:
-        for message in read(errors):
+        for message in message_files.read_messages(options.paths, errors):
+            yield message, options.label
+        for message in message_files.interruptible(read_imap(errors)) if read_imap else ():
             yield message, options.label
         for label, *paths in options.others:
             for message in message_files.read_messages(paths, errors):
@@ -85,21 +85,12 @@ def _message_source(options: argparse.Namespace) -> MessageSource:
     return read_all
 
 
-def _message_reader(
-    options: argparse.Namespace,
-) -> Callable[[list[NbstreamError]], Iterator[NamedMessage]]:
-    if not options.folders:
-        return partial(message_files.read_messages, options.paths)
+def _imap_reader(options: argparse.Namespace) -> Callable[[list[NbstreamError]], Iterator[NamedMessage]]:
     from nbstream.cli.imap_folders import read_folders, read_passwords  # noqa: PLC0415 - TLS takes time to start
 
     folders = list(dict.fromkeys(options.folders))
-    by_account = read_passwords([folder.account for folder in folders], options.password_file)
-
-    def read_all(errors: list[NbstreamError]) -> Iterator[NamedMessage]:
-        yield from message_files.read_messages(options.paths, errors)
-        yield from message_files.interruptible(read_folders(folders, by_account, options.ca_file, errors))
-
-    return read_all
+    passwords = read_passwords([folder.account for folder in folders], options.password_file)
+    return partial(read_folders, folders, passwords, options.ca_file)
 
 
 async def _learn(
@@ -112,12 +103,26 @@ async def _learn(
     summary, interrupted = FeedbackSummary(errors, options.label), ""
     reinforcement = Reinforcement.AT_ONCE if options.reinforce else Reinforcement.NEVER
     actor = current_user(options.person or options.user)
-    bare_texts, source = BareTextCount(), FeedbackSource(COMMAND_SOURCE, actor, reinforcement)
+    source = FeedbackSource(COMMAND_SOURCE, actor, reinforcement)
+    bare_texts, first_bare_text = 0, None
+
+    async def subjects(spam_filter: Filter) -> AsyncGenerator[LabelledMessage, None]:
+        """Yield what the ids and the paths stand for, in order; what cannot be read is added to ``errors``."""
+        nonlocal bare_texts, first_bare_text
+        async for checked in _recalled(options.ids, spam_filter, errors):
+            yield LabelledMessage(checked, options.label)
+        async for chunk in chunks:
+            errors.extend(chunk.errors)
+            for message in chunk.messages:
+                if not message.tokenized.is_mail:
+                    bare_texts, first_bare_text = bare_texts + 1, first_bare_text or message
+                yield LabelledMessage(message.tokenized, message.label)
+
     try:
         async with (
             open_one_shot_filter(settings, sign=True, user=options.user) as (spam_filter, _),
             aclosing(chunks),
-            aclosing(_subjects(options, spam_filter, chunks, errors, bare_texts)) as subjects,
+            aclosing(subjects(spam_filter)) as labelled,
         ):
             interrupted = "; a few more may be, the same command goes on"  # those that Redis has not answered for
             with _lesson_progress(options) as advance:
@@ -126,7 +131,7 @@ async def _learn(
                     summary.add(lesson)
                     advance(1)
 
-                await spam_filter.learn_many(subjects, source, add_lesson)
+                await spam_filter.learn_many(labelled, source, add_lesson)
             interrupted = ""
     finally:
         output.show(summary.describe() + interrupted)
@@ -134,33 +139,24 @@ async def _learn(
         output.print_errors()
         if failed and summary.last:
             print_error(f"{failed} could not be read, the rest was")
-        if options.label and bare_texts.count and summary.last:
-            print_error(bare_texts.warning(options.config, options.user))
+        if options.label and first_bare_text and summary.last:
+            print_error(_bare_text_warning(options, first_bare_text, bare_texts))
 
 
-async def _subjects(
-    options: argparse.Namespace,
-    spam_filter: Filter,
-    chunks: AsyncGenerator[MessageChunk, None],
-    errors: list[NbstreamError],
-    bare_texts: BareTextCount,
-) -> AsyncGenerator[LabelledMessage, None]:
-    """Yield what the ids and the paths stand for, in order; what cannot be read is added to ``errors``."""
-    for message_key in options.ids:
+async def _recalled(
+    ids: list[str], spam_filter: Filter, errors: list[NbstreamError]
+) -> AsyncGenerator[TokenizedMessage, None]:
+    """Yield the checked messages that have these ids; what is unknown is added to ``errors``."""
+    for message_key in ids:
         try:
             checked = await spam_filter.recall(message_key)
         except StoreIncompatible as error:
             errors.append(StoreIncompatible(f"{message_key}: {error}"))
             continue
         if checked:
-            yield LabelledMessage(checked, options.label)
+            yield checked
         else:
             errors.append(message_files.unknown_id_error(message_key))
-    async for chunk in chunks:
-        errors += chunk.errors
-        for message in chunk.messages:
-            bare_texts.add(message)
-            yield LabelledMessage(message.tokenized, message.label)
 
 
 def _lesson_progress(options: argparse.Namespace) -> AbstractContextManager[Callable[[int], object]]:
@@ -171,32 +167,18 @@ def _lesson_progress(options: argparse.Namespace) -> AbstractContextManager[Call
     return progress(" messages", None if count is None else count + len(options.ids))
 
 
-class BareTextCount:
-    """Counts messages without the header of a mail, and remembers the first one."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._first: ReadMessage | None = None
-
-    def add(self, message: ReadMessage) -> None:
-        """Count a message, if it is one of these."""
-        if not message.tokenized.is_mail:
-            self.count += 1
-            self._first = self._first or message
-
-    def warning(self, config_file: Path | None, user: str | None) -> str:
-        """Return what was learned that may be no message, and the command that takes it back."""
-        assert self._first is not None
-        name = "standard input" if self._first.name == message_files.STANDARD_INPUT else self._first.name
-        unlearn = "nbstream unlearn" + (f" -c {shlex.quote(str(config_file))}" if config_file else "")
-        if user:
-            unlearn += f" --user {shlex.quote(user)}"
-        if self.count == 1:
-            return (
-                f"{name} has no header of a mail and is learned as bare text; if it is no message: "
-                f"{unlearn} --id {self._first.tokenized.key}"
-            )
+def _bare_text_warning(options: argparse.Namespace, first: ReadMessage, count: int) -> str:
+    """Return what was learned that may be no message, and the command that takes it back."""
+    name = "standard input" if first.name == message_files.STANDARD_INPUT else first.name
+    unlearn = "nbstream unlearn" + (f" -c {shlex.quote(str(options.config))}" if options.config else "")
+    if options.user:
+        unlearn += f" --user {shlex.quote(options.user)}"
+    if count == 1:
         return (
-            f"{self.count} of them have no header of a mail and are learned as bare texts, {name} first; "
-            f"of what is no message: {unlearn} PATH"
+            f"{name} has no header of a mail and is learned as bare text; if it is no message: "
+            f"{unlearn} --id {first.tokenized.key}"
         )
+    return (
+        f"{count} of them have no header of a mail and are learned as bare texts, {name} first; "
+        f"of what is no message: {unlearn} PATH"
+    )

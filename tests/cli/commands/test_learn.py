@@ -8,8 +8,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.system_users import current_user
 from tests.cli.taught import Taught
@@ -96,32 +94,6 @@ def test_only_the_option_reinforces(taught: Taught, tmp_path: Path) -> None:
     assert (change["change"], change["label"], change["former"]) == ("reinforced ham", "ham", "ham")
     undone, _ = taught("undo", "--id", DISPUTED.key, "--label", "ham", "--since", "1m", "--yes")
     assert "  reinforced ham  " in undone
-
-
-def make_trec_folders(parent: Path) -> Path:
-    """Make ``data`` with two messages, and the empty folder beside it for an index of them, which is returned."""
-    (parent / "data").mkdir()
-    (parent / "full").mkdir()
-    for n in range(2):
-        (parent / "data" / f"inmail.{n}").write_text(f"Subject: {n}\n\n{BARE_TEXT}")
-    return parent / "full"
-
-
-@pytest.mark.parametrize("separator", ["\t../data/inmail.", " ../data/inmail."], ids=["tab", "trec"])
-def test_an_index_is_refused_and_the_right_commands_are_named(
-    taught: Taught, tmp_path: Path, separator: str
-) -> None:
-    folder = make_trec_folders(tmp_path)
-    (folder / "index").write_text("".join(f"{label}{separator}{n}\n" for n, label in enumerate(["spam", "ham"])))
-
-    out, err = learn(taught, "spam", str(folder / "index"), code=66)
-
-    assert out == "nothing learned\n"
-    assert err == (
-        f"nbstream: {folder}/index: an index of labelled messages, not a message; to learn its spam: "
-        f"cd {folder} && sed -n 's/^spam[[:blank:]]*//p' index | xargs -d '\\n' nbstream learn spam; "
-        f"to measure with it: nbstream evaluate {folder}/index\n"
-    )
 
 
 def test_a_kind_is_learned_checked_and_explained(taught: Taught, tmp_path: Path) -> None:
