@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 _MAX_NAME_CHARACTERS = 100
-_MAX_MESSAGE_COUNT = 999_999_999
 
 
 def message_id(text: str) -> str:
@@ -114,26 +113,16 @@ def mailbox_template(text: str) -> PathTemplate | UrlTemplate:
 
 def regime_name(text: str) -> str:
     """Return the name of a regime of ``evaluate``."""
-    form = r"immediate|errors|unsure|none|(delayed|first):[^,]+|(inbox|spam-only)(:[^,]+,[^,]+,[^,]+)?"
-    if not re.fullmatch(form, text):
+    from nbstream.evaluation.regimes import parse_regime  # noqa: PLC0415 - only this argument needs it
+
+    try:
+        parse_regime(text)
+    except ValueError:
         raise argparse.ArgumentTypeError(
             f"{text} is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, spam-only, "
             "spam-only:P,DELAY,KEEP, first:N, none"
-        )
-    kind, has_numbers, numbers = text.partition(":")
-    if has_numbers:
-        count_of_probabilities = {"inbox": 2, "spam-only": 1}.get(kind, 0)
-        for position, number in enumerate(numbers.split(",")):
-            if position < count_of_probabilities:
-                fraction(number)
-            else:
-                _check_message_count(number)
+        ) from None
     return text
-
-
-def _check_message_count(text: str) -> None:
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise argparse.ArgumentTypeError(f"{text} is no whole number from 0 to {_MAX_MESSAGE_COUNT}")
 
 
 def fraction(text: str) -> float:

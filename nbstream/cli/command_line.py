@@ -828,7 +828,6 @@ _COMMANDS = (
             help="messages whose label may be wrong because all others contradict it, as TSV; only for the "
             "default regime",
         ),
-        argument("--redis", metavar="URL", help="use a temporary model in this Redis instead of memory"),
         details="The daemon and its model are not affected.",
         examples=(
             "nbstream evaluate index.tsv --scores scores.tsv --suspects suspects.tsv",

@@ -53,56 +53,17 @@ LabelRegime: TypeAlias = "Callable[[LabelledCheck], Sequence[LabelledCheck]]"
 """Takes a case that was scored, and returns the cases whose labels are to be learned now."""
 
 
-@dataclass(frozen=True, slots=True)
-class InboxHabits:
-    """What a person does with mail in the wrong folder, and says nothing else.
+_INBOX = "0.3,0.3,50"
+"""The shares of spam in the inbox that is moved and of ham in Junk that is rescued, and after how many messages."""
 
-    ``junked`` is the probability that spam in the inbox is moved to Junk, ``rescued`` the probability that ham in
-    Junk is moved to the inbox. Either is done when ``delay`` other messages have come.
-    """
-
-    junked: float = 0.3
-    rescued: float = 0.3
-    delay: int = 50
-
-    @classmethod
-    def parse(cls, text: str) -> InboxHabits:
-        """Return the habits of ``P,Q,DELAY``, the default ones of an empty text. Raises ``ValueError``."""
-        if not text:
-            return cls()
-        junked, rescued, delay = text.split(",")
-        return cls(float(junked), float(rescued), int(delay))
-
-    def moves(self, label: str, draw: float) -> bool:
-        """Whether a message with this label is moved, once it lies in the wrong folder."""
-        return draw < (self.junked if label == "spam" else self.rescued)
-
-
-@dataclass(frozen=True, slots=True)
-class SpamOnlyHabits:
-    """What people do who never label ham.
-
-    Spam in the inbox is moved to Junk with the probability ``junked``, when ``delay`` other messages have come.
-    What lies in the inbox without a label counts as implicit ham when ``kept_after`` other messages have come.
-    """
-
-    junked: float = 0.3
-    delay: int = 50
-    kept_after: int = 200
-
-    @classmethod
-    def parse(cls, text: str) -> SpamOnlyHabits:
-        """Return the habits of ``P,DELAY,KEEP``, the default ones of an empty text. Raises ``ValueError``."""
-        if not text:
-            return cls()
-        junked, delay, kept_after = text.split(",")
-        return cls(float(junked), int(delay), int(kept_after))
+_SPAM_ONLY = "0.3,50,200"
+"""The share of spam in the inbox that is moved, after how many messages, and after how many mail counts as kept."""
 
 
 def messages_until_kept(name: str) -> int | None:
     """Return after how many other messages one that nobody moved counts as kept; None where that says nothing."""
     kind, _, argument = name.partition(":")
-    return SpamOnlyHabits.parse(argument).kept_after if kind == "spam-only" else None
+    return _count((argument or _SPAM_ONLY).split(",")[2]) if kind == "spam-only" else None
 
 
 def parse_regime(name: str, taught: int = 0) -> LabelRegime:
@@ -118,26 +79,40 @@ def parse_regime(name: str, taught: int = 0) -> LabelRegime:
 def count_taught(name: str, taught: int) -> int:
     """Return how many messages are taught with all their labels: N of the regime ``first:N``, else ``taught``."""
     kind, _, count = name.partition(":")
-    return int(count) if kind == "first" else taught
+    return _count(count) if kind == "first" else taught
 
 
 def _regime_after_taught(name: str) -> LabelRegime:
     kind, _, argument = name.partition(":")
     match kind, argument:
         case "delayed", _:
-            return _delayed(int(argument))
+            return _delayed(_count(argument))
         case "immediate", "":
             return _delayed(0)
         case "errors" | "unsure", "":
             return _corrections(unsure=kind == "unsure")
         case "inbox", _:
-            return _moved(InboxHabits.parse(argument))
+            junked, rescued, delay = (argument or _INBOX).split(",")
+            return _moved(_share(junked), _share(rescued), _count(delay))
         case "spam-only", _:
-            habits = SpamOnlyHabits.parse(argument)
-            return _moved(InboxHabits(habits.junked, 0.0, habits.delay))
+            junked, delay, kept_after = (argument or _SPAM_ONLY).split(",")
+            _count(kept_after)
+            return _moved(_share(junked), 0.0, _count(delay))
         case ("first", _) | ("none", ""):
             return lambda _: []
     raise ValueError(f"no regime is called {name}")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text} is no whole number")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    if not 0 <= float(text) <= 1:
+        raise ValueError(f"{text} is no number from 0 to 1")
+    return float(text)
 
 
 def _delayed(count: int) -> LabelRegime:
@@ -166,9 +141,15 @@ def _corrections(*, unsure: bool) -> LabelRegime:
     return due_labels
 
 
-def _moved(habits: InboxHabits) -> LabelRegime:
-    """Return the regime that learns labels of messages which a person moves out of the wrong folder."""
-    delayed = _delayed(habits.delay)
+def _moved(junked: float, rescued: float, delay: int) -> LabelRegime:
+    """Return the regime of a person who moves mail out of the wrong folder, and says nothing else.
+
+    Spam in the inbox is moved with the probability ``junked``, ham in Junk with ``rescued``, when ``delay`` other
+    messages have come.
+    """
+    delayed = _delayed(delay)
     return lambda case: [
-        passed for passed in delayed(case) if passed.is_misplaced and habits.moves(passed.label, passed.draw)
+        passed
+        for passed in delayed(case)
+        if passed.is_misplaced and passed.draw < (junked if passed.label == "spam" else rescued)
     ]

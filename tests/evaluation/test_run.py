@@ -27,8 +27,8 @@ from nbstream.filter import Check, FeedbackOutcome, FeedbackResult, ImplicitHamL
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.memory_model import MemoryModel
+from nbstream.store.model.model import Model
 from nbstream.store.model.model import Model as StoredModel
-from nbstream.store.model.model import temporary_model
 from nbstream.store.settings import ModelSettings
 from tests.harness.letters import letters
 
@@ -180,8 +180,7 @@ async def test_redis_gives_the_same_scores_to_the_last_bit(client: Redis, option
     messages = with_repetitions(60)
 
     in_memory = await run_over(messages, options)
-    async with temporary_model(client, "test", 3600) as model:
-        in_redis = await run_over(messages, options, model)
+    in_redis = await run_over(messages, options, await Model(client, "test", 3600).open())
 
     assert in_redis.rows == in_memory.rows
     assert len({row.score for row in in_memory.rows}) > 50

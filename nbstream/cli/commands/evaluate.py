@@ -1,8 +1,8 @@
 """``nbstream evaluate``: score a labelled stream, learning as it goes, and say how good that was.
 
-Rules: counts live in memory, or in a model of their own that is removed at the end; what the daemon learned is
-never touched. A file that cannot be written is an error before the run, so that no result is lost. SIGTERM,
-and SIGHUP of a terminal that is closed, end a run as Ctrl-C does.
+Rules: counts live in memory, and what the daemon learned is never touched. A file that cannot be written is an
+error before the run, so that no result is lost. SIGTERM, and SIGHUP of a terminal that is closed, end a run as
+Ctrl-C does.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -24,9 +23,7 @@ from nbstream.cli import message_files
 from nbstream.daemon import config
 from nbstream.daemon.assembly.filter import make_autolearner, make_filter
 from nbstream.daemon.assembly.policy import make_message_reader
-from nbstream.daemon.assembly.store import open_temporary_model
 from nbstream.engine.choice import choose_engine
-from nbstream.errors import ConfigError
 from nbstream.evaluation import report, streams
 from nbstream.evaluation.run import (
     CachingTokenizer,
@@ -38,22 +35,15 @@ from nbstream.evaluation.suspects import list_suspects, write_suspects
 from nbstream.filter import ImplicitHamLearner
 from nbstream.filter.suspects import describe_suspects
 from nbstream.store.model.memory_model import MemoryModel
-from nbstream.store.settings import EMBEDDED, RedisSettings, read_redis_url, url_has_password, url_has_user
 from nbstream.terminal import check_writable, print_note, translate_write_errors
 
 if TYPE_CHECKING:
-    from pydantic import SecretStr
-
     from nbstream.daemon.config import Settings
-    from nbstream.engine.choice import Engine
     from nbstream.errors import NbstreamError
     from nbstream.evaluation.report import EvaluationReport
     from nbstream.evaluation.streams import LabelledStream
     from nbstream.evaluation.suspects import SuspectRow
-    from nbstream.store.model.model import Model
     from nbstream.terminal import Output
-
-_LESSON_SECONDS = 15.0  # more than two commands of Redis may take
 
 
 def run(options: argparse.Namespace, output: Output) -> None:
@@ -134,50 +124,22 @@ async def _run(
     """Return the result of the run, and the suspects, None where nobody asks for them."""
     interrupts.cancel_on(signal.SIGTERM, signal.SIGHUP)
     engine = choose_engine()
-    async with _open_model(settings, options.redis, engine) as model:
-        learner = make_autolearner(settings, model, model) if settings.autolearn else None
-        spam_filter = make_filter(
-            settings,
-            model,
-            model,
-            learner,
-            wrap_tokenizer=CachingTokenizer,
-            uses_automatic=learner is not None,
-            engine=engine,
-        )
-        implicit_ham = ImplicitHamLearner(spam_filter.parts, spam_filter.policy) if learner else None
-        try:
-            with tqdm(
-                stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()
-            ) as bar:
-                reader = make_message_reader(settings)
-                result = await evaluate(spam_filter, bar, evaluation_options, reader, learner, implicit_ham)
-            return result, await list_suspects(spam_filter, result.rows) if options.suspects else None
-        finally:  # an interrupted lesson goes on, and would write into the model after it was removed
-            await spam_filter.wait_for_lesson_groups(_LESSON_SECONDS)
-
-
-@asynccontextmanager
-async def _open_model(settings: Settings, url: str | None, engine: Engine) -> AsyncIterator[MemoryModel | Model]:
-    if url is None:
-        yield MemoryModel(counts=make_counts(engine.native_library))
-        return
-    try:
-        redis = _redis_settings(settings, read_redis_url(url))
-    except ValueError as error:
-        raise ConfigError(f"--redis: {error}") from error
-    async with open_temporary_model(settings.model_copy(update={"redis": redis}), "evaluate") as model:
-        yield model
-
-
-def _redis_settings(settings: Settings, url: SecretStr) -> RedisSettings:
-    """Return the settings of the Redis at ``url``, with the configured login unless the URL brings its own."""
-    needs_none = url.get_secret_value() == EMBEDDED or url_has_password(url)
-    password_file = None if needs_none else settings.redis.password_file
-    user = None if needs_none or url_has_user(url) else settings.redis.user
-    return RedisSettings(
-        url=url, user=user, password_file=password_file, timeout_seconds=settings.redis.timeout_seconds
+    model = MemoryModel(counts=make_counts(engine.native_library))
+    learner = make_autolearner(settings, model, model) if settings.autolearn else None
+    spam_filter = make_filter(
+        settings,
+        model,
+        model,
+        learner,
+        wrap_tokenizer=CachingTokenizer,
+        uses_automatic=learner is not None,
+        engine=engine,
     )
+    implicit_ham = ImplicitHamLearner(spam_filter.parts, spam_filter.policy) if learner else None
+    with tqdm(stream.messages, total=stream.count, unit=" messages", disable=not sys.stderr.isatty()) as bar:
+        reader = make_message_reader(settings)
+        result = await evaluate(spam_filter, bar, evaluation_options, reader, learner, implicit_ham)
+    return result, await list_suspects(spam_filter, result.rows) if options.suspects else None
 
 
 def _write_outputs(

@@ -17,7 +17,7 @@ from nbstream.store.embedded import EmbeddedRedis
 from nbstream.store.follower.follower import WATCHED_BLOCK_SECONDS
 from nbstream.store.model.commit import ReplicaWaitOptions
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.model import Model, temporary_model, temporary_name
+from nbstream.store.model.model import Model
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.store.transfer import archive
 
@@ -153,19 +153,3 @@ async def open_sender_lists(settings: Settings) -> AsyncIterator[StoredSenderLis
     """
     async with open_running_redis(settings) as clients:
         yield StoredSenderLists(clients.client, ModelKeys(settings.model.name))
-
-
-@asynccontextmanager
-async def open_temporary_model(settings: Settings, purpose: str) -> AsyncIterator[Model]:
-    """Make a model in the Redis of ``settings``, named after its ``purpose`` and removed at the end.
-
-    Raises ``ConfigError`` or ``StoreUnavailable`` where Redis cannot be used.
-    """
-    name = temporary_name(purpose)
-    model_settings = settings.model.model_copy(update={"name": name})
-    ledger_seconds = settings.model.ledger_days * DAY_SECONDS
-    async with (
-        open_running_redis(settings.model_copy(update={"model": model_settings})) as clients,
-        temporary_model(clients.client, name, ledger_seconds) as model,
-    ):
-        yield model

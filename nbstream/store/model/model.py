@@ -13,9 +13,7 @@ are removed however the measurement ends, unless a signal kills the process.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
@@ -24,13 +22,13 @@ import numpy as np
 
 from nbstream.bayes.columns import is_automatic, label_of
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, Totals, rows_by_label
-from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.errors import StoreIncompatible
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
-from nbstream.store.model.scan import remove_keys, scan_counts, scan_keys, scan_prequential_scores
+from nbstream.store.model.scan import scan_counts, scan_keys, scan_prequential_scores
 from nbstream.store.model.scripts import is_of_model, lesson_count, pack_names, read_totals, read_totals_in_turn
 from nbstream.store.model.signature import verify_signature
 from nbstream.store.redis_errors import store_errors
@@ -316,29 +314,3 @@ def _entry_or_error(fields: dict[bytes, bytes]) -> ledger.LedgerEntry | StoreInc
         return ledger.LedgerEntry.unpack(fields)
     except StoreIncompatible as error:
         return error
-
-
-def temporary_name(purpose: str) -> str:
-    """A name for a temporary model that no other model has."""
-    return f"{purpose}-{secrets.token_hex(8)}"
-
-
-@asynccontextmanager
-async def temporary_model(
-    client: Redis, name: str, ledger_seconds: int, prequential_scores: int = MAX_PREQUENTIAL_SCORES
-) -> AsyncIterator[Model]:
-    """A model with the ``name``, empty at first and removed at the end; the rest is as in ``Model``.
-
-    Raises ``StoreUnavailable``, also where the model could not be removed; the text then names the keys that
-    may be left.
-    """
-    model = Model(client, name, ledger_seconds, prequential_scores=prequential_scores)
-    try:
-        await model.open()
-        yield model
-    finally:
-        try:
-            with store_errors():
-                await remove_keys(client, model.keys.pattern)
-        except StoreUnavailable as error:
-            raise type(error)(f"{error}; the keys {model.keys.pattern} may be left there") from error

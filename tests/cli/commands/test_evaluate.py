@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
-from redis.asyncio import Redis as AsyncRedis
 
-from nbstream.cli.commands import evaluate as evaluate_command
 from nbstream.cli.main import main
-from nbstream.daemon.config import load_settings
-from nbstream.evaluation.run import EvaluationOptions
-from nbstream.evaluation.streams import read_stream
-from nbstream.store.model.commit import CommitResult
-from nbstream.store.model.model import Model
-from nbstream.store.model.scripts import LessonBatch
 from tests.harness.daemon import DEADLINE_SECONDS, wait_until
 from tests.harness.letters import letters, write_corpus
-from tests.harness.redis.redis_server import RedisServer
 
 COUNT = 60
 
@@ -141,48 +129,28 @@ def started(words: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def handles(process: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler for the signal."""
+    status = Path(f"/proc/{process}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGHUP], ids=lambda end: end.name)
-def test_an_interrupted_run_is_130_and_its_model_is_gone(
-    config: str, index: str, tmp_path: Path, own_redis: RedisServer, end: signal.Signals
+def test_an_interrupted_run_is_130_and_writes_no_scores(
+    config: str, index: str, tmp_path: Path, end: signal.Signals
 ) -> None:
     # The same letters over and over: longer than it takes to interrupt them.
     lines = Path(index).read_text()
     Path(index).write_text(lines * 500)
     words = [sys.executable, "-m", "nbstream.cli", "evaluate", "-c", config, index]
 
-    with Redis(unix_socket_path=str(own_redis.socket)) as client:
-        process = started([*words, "--redis", own_redis.url, "--scores", str(tmp_path / "scores.tsv")])
-        wait_until(lambda: bool(client.keys("nbstream:{evaluate-*}:ledger:*")))
-        process.send_signal(end)
-        out, err = process.communicate(timeout=DEADLINE_SECONDS)
+    process = started([*words, "--scores", str(tmp_path / "scores.tsv")])
+    assert process.stderr
+    said = process.stderr.readline()
+    wait_until(lambda: handles(process.pid, end))
+    process.send_signal(end)
+    out, err = process.communicate(timeout=DEADLINE_SECONDS)
 
-        assert client.keys() == []
-    assert (process.returncode, out, err) == (130, "", f"{index}: read as an index of messages\n")
+    assert (process.returncode, out, said + err) == (130, "", f"{index}: read as an index of messages\n")
     assert not (tmp_path / "scores.tsv").exists()
-
-
-async def test_a_lesson_on_its_way_when_it_is_interrupted_leaves_nothing_behind(
-    client: AsyncRedis, shared_redis: RedisServer, config: str, index: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes on although nobody waits for it, and the model is removed after its end."""
-    begun, gate = asyncio.Event(), asyncio.Event()
-    commit = Model.commit_lessons
-
-    async def commit_behind_the_gate(model: Model, batch: LessonBatch) -> list[CommitResult]:
-        begun.set()
-        await gate.wait()
-        return await commit(model, batch)
-
-    monkeypatch.setattr(Model, "commit_lessons", commit_behind_the_gate)
-    options = Namespace(redis=shared_redis.url, suspects=None)
-    run = asyncio.create_task(
-        evaluate_command._run(load_settings(Path(config)), options, read_stream(Path(index)), EvaluationOptions())
-    )
-    await begun.wait()
-    run.cancel()
-    await asyncio.wait([run], timeout=0.5)  # where it did not wait, the model would be gone by now
-    gate.set()
-    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})
-
-    assert run.cancelled()
-    assert await client.keys() == []
