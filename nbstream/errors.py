@@ -31,7 +31,7 @@ class ConfigError(NbstreamError):
 
 
 class CannotStart(NbstreamError):
-    """Something that the daemon needs is in use now: an address, or the state folder. It may be free later."""
+    """The daemon cannot start now: an address or the state folder is in use, or no worker can serve."""
 
 
 class NotRunning(NbstreamError):
@@ -46,16 +46,6 @@ class InputError(NbstreamError):
 
 class OutputFailed(NbstreamError):
     """The output of a command cannot be written: nobody reads it any more, there is no room, or no such folder."""
-
-    temporary = False
-
-
-class WorkerFailed(NbstreamError):
-    """A worker process cannot serve, and no other one could; the text is that of its own error."""
-
-
-class WorkerFailedForGood(WorkerFailed):
-    """The error of the worker is not temporary: it is in the configuration, a password or the stored model."""
 
     temporary = False
 

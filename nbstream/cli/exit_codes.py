@@ -52,8 +52,6 @@ ERROR_EXIT_CODES: Mapping[type[NbstreamError], int] = {
     errors.StoreForbids: EX_CONFIG,
     errors.StoreIncompatible: EX_CONFIG,
     errors.StoreUnavailable: EX_TEMPFAIL,
-    errors.WorkerFailed: EX_TEMPFAIL,
-    errors.WorkerFailedForGood: EX_CONFIG,
     NbstreamError: EX_TEMPFAIL,
 }
 """A class without a row has that of its parent."""

@@ -102,8 +102,8 @@ class MainProcess(ABC):
     async def run(self, on_ready: Callable[[ListenAddresses], None] = lambda _: None) -> None:
         """Serve until ``stop`` or SIGTERM or SIGINT, then drain; SIGHUP reloads.
 
-        ``on_ready`` is called once mail is accepted. Raises ``ConfigError``, ``CannotStart``,
-        ``StoreIncompatible`` or ``WorkerFailed``.
+        ``on_ready`` is called once mail is accepted. Raises ``ConfigError``, ``CannotStart`` or
+        ``StoreIncompatible``.
         """
         signals.handle_signals(self.stop, self.reload)
         fields = event_fields(engine=self._engine.name, because=self._engine.reason, workers=self._worker_count)

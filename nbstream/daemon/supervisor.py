@@ -30,7 +30,7 @@ from nbstream.daemon.runtime import check_settings
 from nbstream.daemon.sockets import ListenerSockets, close_sockets
 from nbstream.daemon.status import READY, SILENT, STARTING, WorkerStatus
 from nbstream.daemon.worker import APPLIED, BEAT_SECONDS, FAILED, FAILED_FOR_GOOD, settings_file
-from nbstream.errors import StoreUnavailable, WorkerFailed, WorkerFailedForGood
+from nbstream.errors import CannotStart, ConfigError, StoreUnavailable
 from nbstream.file_locks import translate_os_errors
 from nbstream.logs import event_fields
 from nbstream.metrics import (
@@ -257,7 +257,7 @@ class Supervisor(MainProcess):
     async def _keep_serving(self, worker: Worker, sockets: ListenerSockets, on_ready: Callable[[], None]) -> None:
         """Replace the worker whenever it ends, until ``stop``.
 
-        Raises ``WorkerFailed`` where another one could not serve either.
+        Raises ``CannotStart`` or ``ConfigError`` where another one could not serve either.
         """
         backoff = Backoff(RESTART_WAITS)
         while not self._stop.is_set():
@@ -266,7 +266,7 @@ class Supervisor(MainProcess):
             if self._stop.is_set():
                 return
             if ending and not self._any_was_ready:
-                raise WorkerFailed(f"no worker became ready: the first {ending}")
+                raise CannotStart(f"no worker became ready: the first {ending}")
             member_died(self._metrics_folder, str(worker.number))
             if time.monotonic() - started >= _STEADY_SECONDS:
                 backoff.reset()
@@ -283,7 +283,7 @@ class Supervisor(MainProcess):
     async def _run_worker(self, worker: Worker, sockets: ListenerSockets, on_ready: Callable[[], None]) -> str:
         """Run one process of the worker, and return how it ended: "" for a drain.
 
-        Raises ``WorkerFailed`` where the daemon is to end with it.
+        Raises ``CannotStart`` or ``ConfigError`` where the daemon is to end with it.
         """
         try:
             create_member_files(self._metrics_folder, str(worker.number))
@@ -305,9 +305,9 @@ class Supervisor(MainProcess):
         if self._stop.is_set():
             return ""
         if code == FAILED_FOR_GOOD:
-            raise WorkerFailedForGood(worker.failure)
+            raise ConfigError(worker.failure)
         if worker.failure and not self._any_was_ready:
-            raise WorkerFailed(worker.failure)
+            raise CannotStart(worker.failure)
         return f"failed: {worker.failure}" if worker.failure else _describe_exit(code)
 
     def _hear(self, worker: Worker, on_ready: Callable[[], None]) -> None:

@@ -54,10 +54,10 @@ LabelRegime: TypeAlias = "Callable[[LabelledCheck], Sequence[LabelledCheck]]"
 
 
 _INBOX = "0.3,0.3,50"
-"""The shares of spam in the inbox that is moved and of ham in Junk that is rescued, and after how many messages."""
+"""The shares of spam in the inbox that is moved and of ham in Junk that is rescued, and the delay in messages."""
 
 _SPAM_ONLY = "0.3,50,200"
-"""The share of spam in the inbox that is moved, after how many messages, and after how many mail counts as kept."""
+"""The share of spam in the inbox that is moved, after how many messages, and after how many it is kept."""
 
 
 def messages_until_kept(name: str) -> int | None:

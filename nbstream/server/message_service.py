@@ -64,7 +64,6 @@ UNEXPECTED_ERRORS: tuple[type[errors.NbstreamError], ...] = (
     errors.OutputFailed,
     errors.RelayRefused,
     errors.RelayUnavailable,
-    errors.WorkerFailed,
 )
 """No request ends with these: they belong to SMTP, to the start of the daemon, or to commands."""
 

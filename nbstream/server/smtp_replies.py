@@ -89,7 +89,6 @@ ERROR_REPLIES: Mapping[type[NbstreamError], SmtpReply | Callable[[NbstreamError]
     errors.NotReleased: TEMPORARY_FAILURE,
     errors.NotRunning: TEMPORARY_FAILURE,
     errors.OutputFailed: TEMPORARY_FAILURE,
-    errors.WorkerFailed: TEMPORARY_FAILURE,
     NbstreamError: TEMPORARY_FAILURE,
 }
 """A reply, or a function that makes it of the error. A class without a row has that of its parent."""

@@ -12,13 +12,9 @@ from nbstream.errors import (
     FeedbackTooLarge,
     InputError,
     NbstreamError,
-    ReaderProcessFailed,
-    ReaderProcessFault,
     RelayRefused,
     StoreForbids,
     StoreRefuses,
-    WorkerFailed,
-    WorkerFailedForGood,
 )
 from tests.harness.error_tables import classes_without_row
 
@@ -35,8 +31,6 @@ def test_every_error_has_its_exit_code() -> None:
         (ConfigError("x"), 78),
         (FeedbackTooLarge("x"), 65),
         (InputError("x"), 66),
-        (ReaderProcessFailed("x"), 75),
-        (ReaderProcessFault("x"), 70),
         (RelayRefused(550, "x"), 69),
         (StoreForbids("x"), 78),
         (StoreRefuses("x"), 75),
@@ -48,7 +42,7 @@ def test_the_exit_code_of_an_error(error: NbstreamError, code: int) -> None:
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(WorkerFailed("x"), FAILED_FOR_NOW), (WorkerFailedForGood("x"), FAILED_FOR_GOOD)],
+    [(CannotStart("x"), FAILED_FOR_NOW), (ConfigError("x"), FAILED_FOR_GOOD)],
 )
 def test_a_daemon_without_workers_ends_with_the_exit_code_of_the_worker(error: NbstreamError, code: int) -> None:
     assert exit_code(error) == code
