@@ -13,7 +13,8 @@ from nbstream.server.moments import parse_moment
 if TYPE_CHECKING:
     from nbstream.cli.imap_folders import ImapFolder
     from nbstream.policy.address_patterns import SenderPattern
-    from nbstream.training.template import PathTemplate, UrlTemplate
+    from nbstream.server.imap import ImapAccount
+    from nbstream.training.template import PathTemplate
 
 
 _MAX_NAME_CHARACTERS = 100
@@ -101,7 +102,7 @@ def imap_folder(text: str) -> ImapFolder:
         raise argparse.ArgumentTypeError(f"the URL {error}") from None
 
 
-def mailbox_template(text: str) -> PathTemplate | UrlTemplate:
+def mailbox_template(text: str) -> PathTemplate | ImapAccount:
     """Return the template of the mailboxes of a site."""
     from nbstream.training.template import parse_template  # noqa: PLC0415 - only this argument needs it
 

@@ -8,17 +8,15 @@ ones.
 from __future__ import annotations
 
 import getpass
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote
 
 from nbstream.cli.message_files import NamedMessage
 from nbstream.errors import ConfigError, InputError, NbstreamError
 from nbstream.server.imap import (
-    IMAP_PORTS,
     MAX_MESSAGE_BYTES,
     UIDS_PER_COMMAND,
     ImapAccount,
@@ -29,8 +27,7 @@ from nbstream.server.imap import (
     read_sizes,
 )
 from nbstream.settings.values import read_secret_file
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+from nbstream.training.template import read_imap_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +42,11 @@ class ImapFolder:
 
 
 def parse_imap_url(url: str) -> ImapFolder:
-    """Return the folder of a URL, in which user and folder are percent-encoded UTF-8.
-
-    Raises ValueError, which says what is wrong, and shows no password.
-    """
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-        user, name = (unquote(text, errors="strict") for text in (parts.username or "", parts.path[1:]))
-    except ValueError as error:
-        raise ValueError(f"is no URL of a folder: {error}") from None
-    if parts.password is not None:
-        raise ValueError("has a password, which other users could see: leave it to --password-file or the prompt")
-    if (
-        parts.scheme not in IMAP_PORTS
-        or not parts.hostname
-        or not user
-        or not name
-        or parts.query
-        or parts.fragment
-    ):
-        raise ValueError("is no imaps://USER@HOST/FOLDER or imap://USER@HOST/FOLDER, percent-encoded")
-    if _CONTROL.search(user + name):
-        raise ValueError("has a control character")
-    account = ImapAccount(parts.hostname, port or IMAP_PORTS[parts.scheme], parts.scheme == "imaps", user)
+    """Return the folder of a URL. Raises ValueError, which says what is wrong, and shows no password."""
+    form = "imaps://USER@HOST/FOLDER or imap://USER@HOST/FOLDER, percent-encoded"
+    account, name = read_imap_url(url, form)
+    if not name:
+        raise ValueError(f"is no {form}")
     return ImapFolder(account, name)
 
 

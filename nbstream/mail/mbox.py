@@ -19,17 +19,6 @@ _MOZILLA_EXPUNGED = 0x0008
 _FOLDER_DATA = re.compile(rb"(?im)^Subject:.*FOLDER INTERNAL DATA")
 _LINE_OF_START = b"\n" + MBOX_START
 _QUOTE = b">" + MBOX_START
-_BLANK_LINES = frozenset({b"\n", b"\r\n"})
-
-
-def is_separator(line: bytes) -> bool:
-    """Return whether a line, which stands after a blank one, begins the next message."""
-    return _SEPARATOR.match(line) is not None
-
-
-def is_blank(line: bytes) -> bool:
-    """Return whether a line with its end is empty."""
-    return line in _BLANK_LINES
 
 
 def separator_end(raw: bytes) -> int:
@@ -65,14 +54,14 @@ def split(blocks: Iterable[bytes]) -> Iterator[bytes]:
             if separator is None:
                 start += 1
                 continue
-            yield message_of(bytes(part[1 : start + 1]))
+            yield _message_of(bytes(part[1 : start + 1]))
             end = part.find(b"\n", separator.end())
             del part[: end if end >= 0 else len(part)]
             start = 0
-    yield message_of(bytes(part[1:]))
+    yield _message_of(bytes(part[1:]))
 
 
-def message_of(part: bytes) -> bytes:
+def _message_of(part: bytes) -> bytes:
     """Return a message from its part of an mbox: unquoted, and without the empty line that is put after it."""
     message = _unquoted(part) if _QUOTE in part else part
     for end in (b"\n\n", b"\n\r\n"):

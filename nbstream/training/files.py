@@ -1,4 +1,4 @@
-"""Mailboxes in files of this machine: Maildir++, Maildirs within Maildirs, folders of mboxes, one mbox.
+"""Mailboxes in files of this machine: Maildir++, and Maildirs within Maildirs.
 
 Rules: no link is followed below the root of the template. Nothing is written. A number of accounts and of folders
 is looked at.
@@ -6,31 +6,50 @@ is looked at.
 
 from __future__ import annotations
 
+import errno
 import heapq
 import itertools
 import os
+import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.training import maildir, mbox_folder
 from nbstream.training.folder_roles import decode_folder_name, folder_role
 from nbstream.training.messages import (
     EMPTY_MESSAGE,
     MAX_FOLDERS,
+    MAX_MESSAGES,
+    TOO_MANY_MESSAGES,
     Account,
     Folder,
     MailboxMessage,
+    MessageFlags,
+    MessageHeader,
     SkippedMail,
+    keyword_flags,
+    needs_header,
+    read_header,
     reading_order,
 )
-from nbstream.training.opening import GONE, exists, is_folder, opened_at, skip_reason
-from nbstream.training.template import user_of, user_variables
+from nbstream.training.opening import (
+    GONE,
+    NO_FILE,
+    Unreadable,
+    exists,
+    is_folder,
+    opened_at,
+    opened_below,
+    read_all,
+    skip_reason,
+)
 
 if TYPE_CHECKING:
-    from nbstream.training.messages import MessagePlace, Skip
+    from nbstream.training.messages import MessagePlace, Skip, SkipReason
     from nbstream.training.template import PathTemplate
 
 MAX_ACCOUNTS = 100_000
@@ -39,12 +58,24 @@ MAX_ACCOUNTS = 100_000
 _MAX_LEVELS = 10
 _OF_MAILDIR = ("cur", "new", "tmp")
 _DBOX = "is of Dovecot's dbox, which Dovecot alone reads: read the mailboxes over IMAP"
-_NO_MAILBOX = "is neither a Maildir nor an mbox"
+_MBOX = "is a file, and no Maildir: read an mbox over IMAP, or by its path"
 _TOO_MANY_ACCOUNTS = f"has more than {MAX_ACCOUNTS:,} accounts: the rest is left out"
 _TOO_MANY_FOLDERS = f"has more than {MAX_FOLDERS:,} folders, or {_MAX_LEVELS} levels of them: the rest is left out"
 
+_HEADER_BYTES = 16 << 10  # few headers are longer
+_MAX_KEYWORDS_BYTES = 64 << 10
+_SUBFOLDERS = ("cur", "new")
+_COMPRESSED_STARTS = (b"\x1f\x8b", b"BZh", b"(\xb5/\xfd", b"\xfd7zXZ")
+_COMPRESSED = "is compressed by the mail server: read the mailboxes over IMAP"
+_FLAGS = {
+    "S": MessageFlags.SEEN,
+    "R": MessageFlags.ANSWERED,
+    "F": MessageFlags.FLAGGED,
+    "T": MessageFlags.DELETED,
+    "D": MessageFlags.DRAFT,
+}
+
 _Names: TypeAlias = tuple[str, ...]
-_Found: TypeAlias = tuple[Mapping[str, str], _Names]
 
 
 class MailboxFiles:
@@ -61,29 +92,37 @@ class MailboxFiles:
 
     def accounts(self, skip: Skip) -> Iterator[Account]:
         """Yield the accounts that have mailboxes, those of ``users`` in their order."""
-        found: list[_Found] = [({}, ())]
-        if self._users is not None:
-            found = [(user_variables(user), ()) for user in self._users]
-        for position in range(len(self._template.segments)):
-            found = list(itertools.islice(self._find(position, found, skip), MAX_ACCOUNTS + 1))
-        if len(found) > MAX_ACCOUNTS:
-            skip(SkippedMail(str(self._template.root), _TOO_MANY_ACCOUNTS))
-        for values, names in found[:MAX_ACCOUNTS]:
-            yield Account(user_of(values), self._path(names))
+        found = self._all(skip) if self._users is None else self._named(self._users, skip)
+        for number, (user, names) in enumerate(found):
+            if number == MAX_ACCOUNTS:
+                skip(SkippedMail(str(self._template.root), _TOO_MANY_ACCOUNTS))
+                return
+            yield Account(user, self._path(names))
 
-    def _find(self, position: int, found: Iterable[_Found], skip: Skip) -> Iterator[_Found]:
-        """Yield the names down to this segment of the template, with the variables that are known by then."""
-        for known, names in found:
+    def _named(self, users: Iterable[str], skip: Skip) -> Iterator[tuple[str, _Names]]:
+        for user in users:
+            names = self._template.names_of(user)
+            with self._reported(names, skip), self._opened(names[:-1]) as folder:
+                if exists(names[-1], folder):
+                    yield user, names
+                else:
+                    self._skip(skip, names, GONE)
+
+    def _all(self, skip: Skip) -> Iterator[tuple[str, _Names]]:
+        """Yield the users that have names by the template, with these."""
+        found: Iterable[_Names] = [()]
+        for position in range(len(self._template.segments)):
+            found = list(itertools.islice(self._below(position, found, skip), MAX_ACCOUNTS + 1))
+        for names in found:
+            if (user := self._template.user_at(names)) is not None:
+                yield user, names
+
+    def _below(self, position: int, found: Iterable[_Names], skip: Skip) -> Iterator[_Names]:
+        for names in found:
             with self._reported(names, skip), self._opened(names) as folder:
-                expected = self._template.name_at(position, known)
-                if expected is None:
-                    for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a descriptor has no path
-                        if (values := self._template.match(position, name, known)) is not None:
-                            yield values, (*names, name)
-                elif exists(expected, folder):
-                    yield known, (*names, expected)
-                elif self._users is not None:
-                    self._skip(skip, (*names, expected), GONE)
+                for name in sorted(os.listdir(folder)):  # noqa: PTH208 - a descriptor has no path
+                    if self._template.matches(position, name):
+                        yield (*names, name)
 
     def messages(self, account: Account, skip: Skip) -> Iterator[MailboxMessage]:
         """Yield the messages of an account; see ``MailSource``."""
@@ -91,16 +130,14 @@ class MailboxFiles:
         for folder in sorted(self._folders(root, skip), key=reading_order):
             names = (*root, *_split(folder.place))
             with self._reported(names, skip), self._opened(names) as opened:
-                messages = maildir.messages if is_folder(opened) else mbox_folder.messages
-                yield from messages(folder, opened, self._own_field, partial(self._skip, skip, names))
+                yield from _messages(folder, opened, self._own_field, partial(self._skip, skip, names))
 
     def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
         """Yield the messages at these places in their order; see ``MailSource``."""
         for place in places:
             names = (*self._names(place.account), *_split(place.folder.place))
             with self._reported(names, skip), self._opened(names) as opened:
-                read = maildir.read_message if is_folder(opened) else mbox_folder.read_message
-                raw = read(opened, place.locator)
+                raw = _read_message(opened, place.locator)
                 if raw.strip():
                     yield place.number, raw
                 else:
@@ -113,14 +150,12 @@ class MailboxFiles:
         while waiting:
             names, levels = waiting.pop()
             with self._reported((*root, *names), skip), self._opened((*root, *names)) as opened:
-                is_mailbox = exists("cur", opened) if is_folder(opened) else mbox_folder.is_mbox(opened)
-                if is_mailbox:
+                if not is_folder(opened):
+                    self._skip(skip, root, _MBOX)
+                    continue
+                if is_mailbox := exists("cur", opened):
                     name = "/".join(levels) or "INBOX"
                     yield Folder(name, folder_role(name), "/".join(names))
-                elif not names and not is_folder(opened):
-                    self._skip(skip, root, _NO_MAILBOX)
-                if not is_folder(opened):
-                    continue
                 if exists("dbox-Mails", opened):
                     self._skip(skip, root, _DBOX)
                     continue
@@ -159,15 +194,12 @@ def _split(place: str) -> _Names:
 
 
 def _names_below(folder: int, is_maildir: bool, *, is_root: bool) -> Iterator[str]:
-    """Yield names that may be folders: no files in a Maildir, hidden ones at the root alone, as in Maildir++."""
+    """Yield the names of folders; those that are hidden at the root alone, as in Maildir++."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if is_maildir and (not is_folder or entry.name in _OF_MAILDIR):
-                continue
-            if entry.name.startswith(".") and not (is_root and is_folder):
-                continue
-            if is_folder or entry.is_file(follow_symlinks=False):
+            is_own = is_maildir and entry.name in _OF_MAILDIR
+            is_hidden = entry.name.startswith(".") and not is_root
+            if entry.is_dir(follow_symlinks=False) and not is_own and not is_hidden:
                 yield entry.name
 
 
@@ -175,3 +207,92 @@ def _levels(name: str) -> Sequence[str]:
     """Return the levels of a folder by its name on the disk: those of Maildir++ have dots between them."""
     levels = name[1:].split(".") if name.startswith(".") else [name]
     return [decode_folder_name(os.fsencode(level)) for level in levels]
+
+
+# The messages of one Maildir: a file for each, with its flags behind its unique name. A message is followed where
+# its flags have changed its name. Of a folder the newest messages are looked at, by the time of their files, which
+# mail servers set to when a message came in.
+
+
+def _messages(folder: Folder, opened: int, own_field: str | None, skip: SkipReason) -> Iterator[MailboxMessage]:
+    """Yield the newest messages of a folder that was opened. Raises ``OSError``."""
+    keywords = _read_keywords(opened)
+    newest = heapq.nlargest(MAX_MESSAGES + 1, _files(opened, skip), key=itemgetter(0))
+    if len(newest) > MAX_MESSAGES:
+        skip(TOO_MANY_MESSAGES)
+    for arrived, size, name in newest[:MAX_MESSAGES]:
+        flags, header = _flags(name, keywords), MessageHeader()
+        if needs_header(folder.role, flags):
+            try:
+                header = read_header(_read_start(opened, name), own_field)
+            except OSError as error:
+                skip(skip_reason(error))
+                continue
+        yield MailboxMessage(folder, os.fsencode(name), flags, header.received or arrived, size, header)
+
+
+def _files(opened: int, skip: SkipReason) -> Iterator[tuple[int, int, str]]:
+    """Yield when each message was written, in seconds since the epoch, its size in bytes, and its name."""
+    for subfolder in _SUBFOLDERS:
+        try:
+            with opened_below(subfolder, opened) as files, os.scandir(files) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    with suppress(FileNotFoundError):  # it was moved from new to cur, or removed
+                        status = entry.stat(follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode):
+                            yield int(status.st_mtime), status.st_size, f"{subfolder}/{entry.name}"
+                        else:
+                            skip(NO_FILE)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            skip(skip_reason(error))
+
+
+def _flags(name: str, keywords: Mapping[str, MessageFlags]) -> MessageFlags:
+    flags = MessageFlags.NONE
+    for message in name.partition(":2,")[2]:
+        flags |= _FLAGS.get(message) or keywords.get(message) or MessageFlags.NONE
+    return flags
+
+
+def _read_keywords(opened: int) -> Mapping[str, MessageFlags]:
+    """Return the keywords that Dovecot writes into names as ``a`` to ``z``, by its file ``dovecot-keywords``."""
+    try:
+        with opened_below("dovecot-keywords", opened) as file:
+            lines = os.read(file, _MAX_KEYWORDS_BYTES).decode("ascii", "replace").splitlines()
+    except OSError:
+        return {}
+    pairs = [line.split(" ", 1) for line in lines]
+    return {
+        chr(ord("a") + int(pair[0])): keyword_flags(pair[1:])
+        for pair in pairs
+        if re.fullmatch("[0-9]|1[0-9]|2[0-5]", pair[0])
+    }
+
+
+def _read_start(opened: int, name: str) -> bytes:
+    """Return the beginning of a message of a Maildir. Raises ``OSError``."""
+    subfolder, _, file_name = name.partition("/")
+    with opened_below(subfolder, opened) as files, opened_below(file_name, files) as file:
+        start = os.read(file, _HEADER_BYTES)
+    if start.startswith(_COMPRESSED_STARTS):
+        raise Unreadable(_COMPRESSED)
+    return start
+
+
+def _read_message(opened: int, locator: bytes) -> bytes:
+    """Return a message of a Maildir, under whatever name it has by now. Raises ``OSError``."""
+    subfolder, _, name = os.fsdecode(locator).partition("/")
+    with suppress(FileNotFoundError), opened_below(subfolder, opened) as files, opened_below(name, files) as file:
+        return read_all(file)
+    unique = name.partition(":")[0]
+    for subfolder in _SUBFOLDERS:
+        with opened_below(subfolder, opened) as files, os.scandir(files) as entries:
+            for entry in entries:
+                if entry.name.partition(":")[0] == unique:
+                    with opened_below(entry.name, files) as file:
+                        return read_all(file)
+    raise FileNotFoundError(errno.ENOENT, GONE)

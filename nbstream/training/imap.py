@@ -48,10 +48,11 @@ from nbstream.training.messages import (
     read_header,
     reading_order,
 )
+from nbstream.training.template import account_of
 
 if TYPE_CHECKING:
+    from nbstream.server.imap import ImapAccount
     from nbstream.training.messages import MessagePlace, Skip
-    from nbstream.training.template import UrlTemplate
 
 _MAX_FAILURES = 10  # accounts in a row
 _MAX_FAILURES_OF_ONE_PASSWORD = 3  # it is the wrong one, and servers shut out who tries on
@@ -87,7 +88,7 @@ class ImapMailboxes:
 
     def __init__(
         self,
-        template: UrlTemplate,
+        template: ImapAccount,
         users: Sequence[str],
         passwords: Mapping[str, str],
         ca_file: Path | None,
@@ -107,7 +108,7 @@ class ImapMailboxes:
         """Yield the accounts; whether they can be opened is seen when they are."""
         for user in self._users:
             if user in self._passwords:
-                yield Account(user, str(self._template.account_of(user)))
+                yield Account(user, str(account_of(self._template, user)))
             else:
                 skip(SkippedMail(user, _UNKNOWN_USER))
 
@@ -139,7 +140,7 @@ class ImapMailboxes:
         if self._failures == self._max_failures:
             raise ImapError(_NOT_TRIED)
         self._failures += 1
-        with logged_in(self._template.account_of(user), self._passwords[user], self._ca_file) as client:
+        with logged_in(account_of(self._template, user), self._passwords[user], self._ca_file) as client:
             self._failures = 0
             client.folder_encode = False  # one name that is no modified UTF-7 would hide all others
             client.normalise_times = False

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from nbstream.server.imap import IMAP_PORTS, ImapAccount
 
 _VARIABLE = re.compile(r"%(.?)", re.DOTALL)
-_PATTERNS = {"u": r"[^/]+", "n": r"[^/@]+", "d": r"[^/@]+"}
+_PATTERNS = {"u": r"([^/]+)", "n": r"([^/@]+)", "d": r"([^/@]+)", "%": "%"}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_USER_CHARACTERS = 320
 
@@ -28,56 +28,39 @@ class PathTemplate:
     root: Path
     segments: tuple[str, ...]
 
-    def name_at(self, position: int, known: Mapping[str, str]) -> str | None:
-        """Return the name at ``position`` by the variables that are known, None where one is missing."""
-        segment = self.segments[position]
-        return _fill(segment, known) if all(name in known for name in _variables(segment)) else None
+    def names_of(self, user: str) -> tuple[str, ...]:
+        """Return the names below ``root`` that lead to the mailboxes of a user."""
+        return tuple(_fill(segment, user_variables(user)) for segment in self.segments)
 
-    def match(self, position: int, name: str, known: Mapping[str, str]) -> Mapping[str, str] | None:
-        """Return the variables after a name matched the segment at ``position``, or None where it does not.
+    def matches(self, position: int, name: str) -> bool:
+        """Return whether some user may have this name at ``position``."""
+        return re.fullmatch(_pattern(self.segments[position]), name) is not None
 
-        ``known`` are those of the segments before; each variable has one value.
-        """
-        if name.startswith(".") and self.segments[position].startswith("%"):
-            return None
-        match = re.fullmatch(_pattern(self.segments[position], known), name)
+    def user_at(self, names: tuple[str, ...]) -> str | None:
+        """Return whose mailboxes are at these names, None where they are nobody's."""
+        match = re.fullmatch("/".join(map(_pattern, self.segments)), "/".join(names))
         if match is None:
             return None
-        values = {**known, **match.groupdict()}
-        if "u" in values:
-            of_user = user_variables(values["u"])
-            if any(values.get(variable, value) != value for variable, value in of_user.items()):
-                return None
-            values |= of_user
-        return values
+        variables = [variable for segment in self.segments for variable in _variables(segment)]
+        user = user_of(dict(zip(variables, match.groups(), strict=True)))
+        return user if self.names_of(user) == names else None  # each variable has one value
 
 
-@dataclass(frozen=True, slots=True)
-class UrlTemplate:
-    """A template of IMAP accounts at one server; ``user`` may name a master user, such as ``%u*master``."""
-
-    host: str
-    port: int
-    implicit_tls: bool
-    user: str
-
-    def account_of(self, user: str) -> ImapAccount:
-        """Return the login of a user."""
-        return ImapAccount(self.host, self.port, self.implicit_tls, _fill(self.user, user_variables(user)))
+def account_of(template: ImapAccount, user: str) -> ImapAccount:
+    """Return the login of a user by a template, whose own user may name a master user, such as ``%u*master``."""
+    return replace(template, user=_fill(template.user, user_variables(user)))
 
 
-def parse_template(text: str) -> PathTemplate | UrlTemplate:
+def parse_template(text: str) -> PathTemplate | ImapAccount:
     """Return the template in ``text``. Raises ``ValueError``, which says what is wrong and shows no password."""
     if text.startswith(tuple(f"{scheme}://" for scheme in IMAP_PORTS)):
         return _parse_url(text)
     if re.match(r"\w+:", text):
         raise ValueError("is no path and no imaps:// URL: of Dovecot's mail_location give the path alone")
-    _check_variables(text)
+    _check_variables(text, "in it")
     segments = [part for part in text.split("/") if part]
     if not text.startswith("/") or ".." in segments:
         raise ValueError("must be a whole path that begins with /, without ..")
-    if not {"u", "n"} & set(_variables(text)):
-        raise ValueError("names no user: %u or %n must stand in it")
     first = next(i for i, part in enumerate(segments) if _variables(part))
     root = Path("/", *(_fill(part, {}) for part in segments[:first]))
     return PathTemplate(root, tuple(segments[first:]))
@@ -127,32 +110,46 @@ def parse_passwords(text: str, users: Sequence[str]) -> Mapping[str, str]:
     return named or dict.fromkeys(users, lines[0])
 
 
-def _parse_url(url: str) -> UrlTemplate:
+def read_imap_url(url: str, form: str) -> tuple[ImapAccount, str]:
+    """Return the account of a URL (RFC 5092), and the decoded path behind it.
+
+    User and path are percent-encoded UTF-8. Raises ``ValueError``, which says what is wrong, ``form`` what is
+    allowed; it shows no password.
+    """
     scheme, _, rest = url.partition("://")
-    user, at, place = rest.rpartition("@")
+    authority, _, path = rest.partition("/")
+    login, _, server = authority.rpartition("@")
     try:
-        parts = urlsplit(f"{scheme}://{place}")
+        parts = urlsplit(f"{scheme}://{server}")
         port = parts.port
         # Before %u and %n are known a percent sign is a byte where two hexadecimal digits follow.
-        user = unquote(user, errors="strict")
+        user, decoded = (unquote(text, errors="strict") for text in (login, path))
     except ValueError as error:
-        raise ValueError(f"is no URL of accounts: {error}") from None
-    if ":" in user:
+        raise ValueError(f"is no URL: {error}") from None
+    if ":" in login:
         raise ValueError("has a password, which other users could see: leave it to --password-file or the prompt")
-    if not at or not parts.hostname or parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError("is no imaps://%u@HOST/ or imap://%u@HOST/")
-    if _CONTROL.search(user):
+    if scheme not in IMAP_PORTS or not parts.hostname or not user or re.search("[?#]", server + path):
+        raise ValueError(f"is no {form}")
+    if _CONTROL.search(user + decoded):
         raise ValueError("has a control character")
-    _check_variables(user)
-    if not {"u", "n"} & set(_variables(user)):
-        raise ValueError("names no user: %u or %n must stand before the @")
-    return UrlTemplate(parts.hostname, port or IMAP_PORTS[scheme], scheme == "imaps", user)
+    return ImapAccount(parts.hostname, port or IMAP_PORTS[scheme], scheme == "imaps", user), decoded
 
 
-def _check_variables(text: str) -> None:
+def _parse_url(url: str) -> ImapAccount:
+    form = "imaps://%u@HOST/ or imap://%u@HOST/"
+    account, path = read_imap_url(url, form)
+    if path.strip("/"):
+        raise ValueError(f"is no {form}")
+    _check_variables(account.user, "before the @")
+    return account
+
+
+def _check_variables(text: str, where: str) -> None:
     for name in _VARIABLE.findall(text):
-        if name not in {*_PATTERNS, "%"}:
+        if name not in _PATTERNS:
             raise ValueError(f"has %{name}: the variables are %u (whole name), %n (before the @) and %d (domain)")
+    if not {"u", "n"} & set(_variables(text)):
+        raise ValueError(f"names no user: %u or %n must stand {where}")
 
 
 def _variables(text: str) -> Sequence[str]:
@@ -163,19 +160,8 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda match: values.get(match[1], "%"), text)
 
 
-def _pattern(segment: str, known: Mapping[str, str]) -> str:
-    """Return the pattern of the names that a segment stands for; its groups are the variables not yet known."""
-    pattern, position, groups = "", 0, set[str]()
-    for match in _VARIABLE.finditer(segment):
-        pattern += re.escape(segment[position : match.start()])
-        position, name = match.end(), match[1]
-        if name == "%":
-            pattern += "%"
-        elif name in known:
-            pattern += re.escape(known[name])
-        elif name in groups:
-            pattern += f"(?P={name})"
-        else:
-            groups.add(name)
-            pattern += f"(?P<{name}>{_PATTERNS[name]})"
-    return pattern + re.escape(segment[position:])
+def _pattern(segment: str) -> str:
+    """Return the pattern of the names that a segment stands for, with a group for each of its variables."""
+    texts = _VARIABLE.split(segment)  # every second one is the name of a variable
+    hidden = r"(?!\.)" if segment.startswith("%") else ""
+    return hidden + "".join(_PATTERNS[text] if i % 2 else re.escape(text) for i, text in enumerate(texts))

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.server.imap import ImapAccount
 from nbstream.training.imap import ImapMailboxes
 from nbstream.training.messages import FolderRole, MailboxMessage, MessageFlags, MessagePlace, SkippedMail
-from nbstream.training.template import UrlTemplate, parse_template
+from nbstream.training.template import parse_template
 from tests.harness.daemon import command
 from tests.harness.handbook_pages import page
 from tests.harness.imap_server import ImapServer
@@ -51,9 +52,9 @@ class Mailboxes(ImapServer):
         (folder / "masters").write_text("nbstream:{PLAIN}of-the-master\n")
         (folder / "users").write_text("".join(f"{user}:{{PLAIN}}{password}\n" for user, password in USERS.items()))
 
-    def template(self, user: str) -> UrlTemplate:
+    def template(self, user: str) -> ImapAccount:
         template = parse_template(f"imaps://{user}@127.0.0.1:{self.tls_port}/")
-        assert isinstance(template, UrlTemplate)
+        assert isinstance(template, ImapAccount)
         return template
 
     def login(self, user: str) -> imaplib.IMAP4:

@@ -9,8 +9,6 @@ from nbstream.training.files import MailboxFiles
 from nbstream.training.messages import Account, MailboxMessage, MessagePlace, SkippedMail
 from nbstream.training.template import PathTemplate, parse_template
 
-MBOX_LINE = b"From ann@example.org Sat Nov 28 05:00:00 2026\n"
-
 
 def raw(number: int) -> bytes:
     return f"Message-ID: <{number}@example.org>\nSubject: message {number}\n\nthe text of {number}\n".encode()

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.training import files, maildir, mbox_folder
+from nbstream.training import files
 from nbstream.training.messages import MessageFlags
-from nbstream.training.plan import make_plan
-from tests.training.site import MBOX_LINE, Site, put, raw
+from tests.training.site import Site, put, raw
 
 SEEN, ANSWERED, FLAGGED = MessageFlags.SEEN, MessageFlags.ANSWERED, MessageFlags.FLAGGED
 
@@ -65,26 +64,12 @@ def test_the_folders_of_a_maildir_have_dots_between_their_levels(tmp_path: Path)
     }
 
 
-def test_a_tree_of_mboxes_has_its_folders_and_other_files_are_none(tmp_path: Path) -> None:
-    (tmp_path / "ann" / "Archive").mkdir(parents=True)
-    for name in ("Junk", "Archive/2024"):
-        (tmp_path / "ann" / name).write_bytes(MBOX_LINE + raw(1))
-    (tmp_path / "ann" / "notes.txt").write_text("From the top\n")
-    (tmp_path / "ann" / ".hidden").write_bytes(MBOX_LINE + raw(1))
-    assert folders(Site(tmp_path)) == {"Junk": "junk", "Archive/2024": "archive"}
-
-
-def test_a_sender_who_writes_the_flags_of_an_mbox_himself_teaches_no_ham(tmp_path: Path) -> None:
-    (tmp_path / "ann").write_bytes(MBOX_LINE + b"Status: RO\nX-Status: AF\n" + raw(1))
-    assert make_plan(Site(tmp_path).source, 10).chosen == []
-
-
-def test_what_is_neither_maildir_nor_mbox_is_said(tmp_path: Path) -> None:
+def test_what_is_no_maildir_is_said(tmp_path: Path) -> None:
     (tmp_path / "ann").write_text("hello")
     (tmp_path / "ben" / "mailboxes" / "INBOX" / "dbox-Mails").mkdir(parents=True)
     site = Site(tmp_path)
     assert [site.messages(0), site.messages(1)] == [[], []]
-    assert "neither a Maildir nor an mbox" in site.reasons[0]
+    assert "no Maildir: read an mbox over IMAP" in site.reasons[0]
     assert "dbox" in site.reasons[1]
 
 
@@ -105,20 +90,12 @@ def test_flags_are_those_of_the_name_and_of_dovecots_keywords(tmp_path: Path) ->
 def test_what_was_sent_comes_first_and_of_a_folder_the_newest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(maildir, "MAX_MESSAGES", 2)
+    monkeypatch.setattr(files, "MAX_MESSAGES", 2)
     put(tmp_path / "ann" / ".Sent", 9, "S")
     for number in (1, 2, 3):
         put(tmp_path / "ann", number, "S")
     site = Site(tmp_path)
     assert [message.arrived for message in site.messages()] == [9, 3, 2]
-    assert any("older ones are left out" in why for why in site.reasons)
-
-
-def test_only_the_last_letters_of_an_mbox_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mbox_folder, "MAX_MESSAGES", 2)
-    (tmp_path / "ann").write_bytes(b"\n".join(MBOX_LINE + raw(number) for number in range(4)))
-    site = Site(tmp_path)
-    assert [body for _, body in site.read(site.places())] == [raw(2), raw(3)]
     assert any("older ones are left out" in why for why in site.reasons)
 
 
@@ -141,22 +118,6 @@ def test_a_letter_that_has_gone_meanwhile_is_said_and_the_rest_is_read(tmp_path:
     gone.unlink()
     assert [body for _, body in site.read(places)] == [raw(2)]
     assert site.reasons == ["is not there, or was moved while it was read"]
-
-
-def test_an_mbox_that_was_changed_meanwhile_gives_no_parts_of_letters(tmp_path: Path) -> None:
-    path = tmp_path / "ann"
-    path.write_bytes(b"\n".join(MBOX_LINE + raw(number) for number in range(3)))
-    site = Site(tmp_path)
-    places = site.places()
-    path.write_bytes(b"\n".join(MBOX_LINE + raw(number) for number in (0, 2)))
-    assert site.read(places) == [(0, raw(0))]
-    assert len(site.skips) == 2
-
-
-def test_quoted_lines_of_an_mbox_are_as_they_were(tmp_path: Path) -> None:
-    (tmp_path / "ann").write_bytes(MBOX_LINE + raw(1) + b"\n>From here on\nFrom the top\n")
-    site = Site(tmp_path)
-    assert site.read(site.places()) == [(0, raw(1) + b"\nFrom here on\nFrom the top\n")]
 
 
 def test_letters_of_a_foreign_user_name_who_may_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

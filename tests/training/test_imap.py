@@ -6,6 +6,7 @@ import tracemalloc
 
 import pytest
 
+from nbstream.server.imap import ImapAccount
 from nbstream.training import imap
 from nbstream.training.imap import ImapMailboxes
 from nbstream.training.messages import (
@@ -17,7 +18,6 @@ from nbstream.training.messages import (
     MessagePlace,
     SkippedMail,
 )
-from nbstream.training.template import UrlTemplate
 from tests.harness.scripted_imap_server import Server
 
 DONE = b"%b OK done\r\n"
@@ -49,7 +49,7 @@ JUNK = Folder("Junk", FolderRole.JUNK, "Junk")
 
 
 def mailboxes(server: Server) -> ImapMailboxes:
-    template = UrlTemplate("127.0.0.1", server.account.port, False, "%u")
+    template = ImapAccount("127.0.0.1", server.account.port, False, "%u")
     return ImapMailboxes(template, ["ann"], {"ann": "secret"}, None, "X-Nbstream")
 
 
@@ -218,7 +218,7 @@ def test_what_a_hostile_server_sends_is_bounded(step: int, answer: bytes, times:
 
 def test_a_user_without_a_password_is_left_out_before_anything_is_read() -> None:
     skipped: list[SkippedMail] = []
-    template = UrlTemplate("mail.example.org", 993, True, "%u")
+    template = ImapAccount("mail.example.org", 993, True, "%u")
     source = ImapMailboxes(template, ["zoe", "ann"], {"ann": "secret"}, None, "X-Nbstream")
     accounts = list(source.accounts(skipped.append))
 
@@ -230,7 +230,7 @@ def test_a_user_without_a_password_is_left_out_before_anything_is_read() -> None
 def test_after_accounts_in_a_row_that_cannot_be_opened_no_more_are_tried(passwords: list[str], tried: int) -> None:
     server = Server([])
     server._listening.close()
-    template = UrlTemplate("127.0.0.1", server.account.port, False, "%u")
+    template = ImapAccount("127.0.0.1", server.account.port, False, "%u")
     users = ["ann", "ben", "cal"]
     source = ImapMailboxes(template, users, dict(zip(users, passwords, strict=True)), None, "X-Nbstream")
     skipped: list[SkippedMail] = []

@@ -1,15 +1,13 @@
-"""The plan in words, of real Maildirs and mboxes."""
+"""The plan in words, of real Maildirs."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from nbstream.training.plan import make_plan
-from tests.training.site import MBOX_LINE, Site
+from nbstream.training.choice import make_plan
+from tests.training.site import Site
 
 _COPIED = 1_800_000_000  # when all files were copied here: in 2027
 
@@ -36,17 +34,9 @@ def write_maildir(root: Path, folder: str, messages: list[bytes]) -> None:
         os.utime(path, (_COPIED, _COPIED))
 
 
-def write_mbox(root: Path, folder: str, messages: list[bytes]) -> None:
-    (root / "ann").mkdir(exist_ok=True)
-    (root / "ann" / folder).write_bytes(b"".join(MBOX_LINE + raw + b"\n" for raw in messages))
-
-
-@pytest.mark.parametrize("write", [write_maildir, write_mbox])
-def test_it_says_how_many_of_each_class_and_when_the_server_received_them(
-    tmp_path: Path, write: Callable[[Path, str, list[bytes]], None]
-) -> None:
-    write(tmp_path, "Archive", list(messages("ham", "Mon, 4 Mar 2019", 60)))
-    write(tmp_path, "Junk", list(messages("spam", "Sat, 21 Nov 2026", 7)))
+def test_it_says_how_many_of_each_class_and_when_the_server_received_them(tmp_path: Path) -> None:
+    write_maildir(tmp_path, "Archive", list(messages("ham", "Mon, 4 Mar 2019", 60)))
+    write_maildir(tmp_path, "Junk", list(messages("spam", "Sat, 21 Nov 2026", 7)))
 
     plan = make_plan(Site(tmp_path).source, 50)
 

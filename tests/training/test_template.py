@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.server.imap import ImapAccount
 from nbstream.training.template import (
     PathTemplate,
-    UrlTemplate,
+    account_of,
     parse_passwords,
     parse_template,
     parse_users,
-    user_of,
-    user_variables,
 )
 
 
@@ -23,18 +22,16 @@ def path_template(text: str) -> PathTemplate:
     return template
 
 
-def url_template(text: str) -> UrlTemplate:
+def url_template(text: str) -> ImapAccount:
     template = parse_template(text)
-    assert isinstance(template, UrlTemplate)
+    assert isinstance(template, ImapAccount)
     return template
 
 
 def test_a_path_has_a_root_without_variables() -> None:
     template = path_template("/var/mail/%d/%n/Maildir")
     assert template.root == Path("/var/mail")
-    values = user_variables("ann@example.org")
-    assert [template.name_at(position, values) for position in range(3)] == ["example.org", "ann", "Maildir"]
-    assert template.name_at(0, {"n": "ann"}) is None
+    assert template.names_of("ann@example.org") == ("example.org", "ann", "Maildir")
 
 
 @pytest.mark.parametrize(
@@ -53,18 +50,15 @@ def test_a_path_has_a_root_without_variables() -> None:
 )
 def test_names_of_folders_say_who_the_user_is(text: str, names: list[str], user: str | None) -> None:
     template = path_template(text)
-    values: dict[str, str] | None = {}
-    for position, name in enumerate(names):
-        if values is not None:
-            found = template.match(position, name, values)
-            values = None if found is None else dict(found)
-    assert (None if values is None else user_of(values)) == user
+    assert template.user_at(tuple(names)) == user
+    if user is not None:
+        assert all(template.matches(position, name) for position, name in enumerate(names))
 
 
 def test_a_url_logs_in_as_the_user_or_as_a_master_for_him() -> None:
-    account = url_template("imaps://%u@mail.example.org/").account_of("ann@example.org")
+    account = account_of(url_template("imaps://%u@mail.example.org/"), "ann@example.org")
     assert (account.user, account.host, account.port) == ("ann@example.org", "mail.example.org", 993)
-    master = url_template("imap://%n%2Amaster%40site@localhost:1143").account_of("ann@example.org")
+    master = account_of(url_template("imap://%n%2Amaster%40site@localhost:1143"), "ann@example.org")
     assert (master.user, master.port) == ("ann*master@site", 1143)
 
 

@@ -41,9 +41,9 @@ from nbstream.settings.values import read_text_file
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.system_users import acting_as, current_user
 from nbstream.terminal import progress
+from nbstream.training.choice import Skips, make_plan
 from nbstream.training.files import MailboxFiles
 from nbstream.training.messages import FolderRole, MessagePlace, SkippedMail
-from nbstream.training.plan import Skips, make_plan
 from nbstream.training.template import PathTemplate, parse_passwords, parse_users
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from nbstream.filter import FeedbackResult
     from nbstream.store.model.model import Model
     from nbstream.terminal import Output
+    from nbstream.training.choice import Plan
     from nbstream.training.messages import Account, MailboxMessage, MailSource
-    from nbstream.training.plan import Plan
 
 SOURCE = "mailboxes"
 """The source of these lessons: the history and ``nbstream undo --source`` know them by it."""
