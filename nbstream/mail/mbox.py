@@ -54,14 +54,14 @@ def split(blocks: Iterable[bytes]) -> Iterator[bytes]:
             if separator is None:
                 start += 1
                 continue
-            yield _message_of(bytes(part[1 : start + 1]))
+            yield message_of(bytes(part[1 : start + 1]))
             end = part.find(b"\n", separator.end())
             del part[: end if end >= 0 else len(part)]
             start = 0
-    yield _message_of(bytes(part[1:]))
+    yield message_of(bytes(part[1:]))
 
 
-def _message_of(part: bytes) -> bytes:
+def message_of(part: bytes) -> bytes:
     """Return a message from its part of an mbox: unquoted, and without the empty line that is put after it."""
     message = _unquoted(part) if _QUOTE in part else part
     for end in (b"\n\n", b"\n\r\n"):

@@ -28,7 +28,7 @@ _PIECES = (
 def _split_by_lines(content: bytes) -> Iterator[bytes]:
     part, blank = b"", True
     for line in io.BytesIO(content):
-        if blank and mbox.is_separator(line):
+        if blank and mbox._SEPARATOR.match(line):
             yield mbox.message_of(part)
             part = b""
         else:
