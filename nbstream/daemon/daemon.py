@@ -140,7 +140,7 @@ class MainProcess(ABC):
 
         Yields what runs beside that.
         """
-        self._reloader = Reloader(self._settings, self._apply, metrics, self._service_manager)
+        self._reloader = Reloader(self._settings, self._apply, metrics)
         loop = asyncio.get_running_loop()
         handlers = {
             "reload": lambda send: self._answer_soon(send, self._reloader.reload),

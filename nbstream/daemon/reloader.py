@@ -22,7 +22,6 @@ from nbstream.logs import event_fields
 
 if TYPE_CHECKING:
     from nbstream.daemon.metrics import ProcessMetrics
-    from nbstream.daemon.service_manager import ServiceManager
 
 _log = logging.getLogger(__name__)
 
@@ -52,14 +51,11 @@ ApplySettings: TypeAlias = "Callable[[Settings], Awaitable[None]]"
 class Reloader:
     """Holds the settings in force, and replaces them by those of the file that the daemon was started with."""
 
-    def __init__(
-        self, settings: Settings, apply: ApplySettings, metrics: ProcessMetrics, service_manager: ServiceManager
-    ) -> None:
+    def __init__(self, settings: Settings, apply: ApplySettings, metrics: ProcessMetrics) -> None:
         self.settings = settings
         self._file = settings.source.absolute() if settings.source else None
         self._apply = apply
         self._metrics = metrics
-        self._service_manager = service_manager
         self._lock = asyncio.Lock()
         metrics.set_policy(config.policy_hash(settings))
         # A thread of its own: where a file system hangs, the threads that parse messages stay free.
@@ -73,8 +69,7 @@ class Reloader:
     async def reload(self) -> ReloadResult:
         """Read the file now and apply it, after a reload that is under way, which may have read an older file."""
         async with self._lock:
-            with self._service_manager.reloading():
-                result = await self._compare(self._apply)
+            result = await self._compare(self._apply)
         self._report(result)
         return result
 

@@ -1,9 +1,9 @@
 """What the daemon tells its service manager: the datagrams of sd_notify(3), and the watchdog of sd_watchdog(3).
 
 Rules: only the main process tells something, and its children get none of the variables. A datagram is sent
-without waiting: a service manager that does not read must not hold up mail. The state is sent again until the
-system took it. The watchdog gets its signs of life from the event loop of the main process: one that stands sends
-none, and the service manager ends the daemon.
+without waiting: a service manager that does not read must not hold up mail. The state is sent again and again. A
+reload is not told: systemd has asked for it, and waits for the command that does. The watchdog gets its signs of
+life from the event loop of the main process: one that stands sends none, and the service manager ends the daemon.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import time
-from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -40,7 +38,7 @@ class ServiceManager:
         self._watchdog_seconds = watchdog_seconds
         self._state = ""
         self._status = ""
-        self._is_told = True
+        self._has_failed = False
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str] = os.environ) -> Self:
@@ -59,22 +57,8 @@ class ServiceManager:
         """Tell that the daemon drains, and ends then."""
         self._tell(_STOPPING, "draining")
 
-    @contextmanager
-    def reloading(self) -> Iterator[None]:
-        """Tell that the configuration is read anew, and at the end of the block that this is over."""
-        if self._state != _READY:
-            yield
-            return
-        reloading = f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"
-        self._tell(reloading, self._status)
-        try:
-            yield
-        finally:
-            if self._state == reloading:  # otherwise it drains by now
-                self._tell(_READY, self._status)
-
     def watch(self, background: BackgroundTasks, status: Callable[[], str], lives: Callable[[], bool]) -> None:
-        """From now on, tell each change of ``status``, and send signs of life as long as the daemon ``lives``."""
+        """From now on, tell the state again and again, with signs of life as long as the daemon ``lives``."""
 
         async def tell() -> None:
             self.tell_again(status(), lives=lives())
@@ -85,31 +69,31 @@ class ServiceManager:
             background.every("service manager", seconds, tell)
 
     def tell_again(self, status: str, *, lives: bool) -> None:
-        """Tell a change of ``status``, and what was not taken before; give a sign of life where it ``lives``."""
-        if self._state == _READY and self._status != status:
-            self._tell(_READY, status)
-        elif not self._is_told:
-            self._tell(self._state, self._status)
-        if self._watchdog_seconds and lives:
-            self._send("WATCHDOG=1")
+        """Tell the state again, for one that has not taken it, with this ``status`` where the daemon serves."""
+        if self._state == _READY:
+            self._status = status
+        if self._watchdog_seconds and not lives:
+            return
+        life = "WATCHDOG=1\n" if self._watchdog_seconds else ""
+        state = f"{self._state}\nSTATUS={self._status}" if self._state else ""
+        if told := f"{life}{state}".rstrip():
+            self._send(told)
 
     def _tell(self, state: str, status: str) -> None:
-        """Send the whole state: whatever of it was not taken before is no loss."""
         self._state, self._status = state, status
-        self._is_told = self._send(f"{state}\nSTATUS={status}")
+        self._send(f"{state}\nSTATUS={status}")
 
-    def _send(self, text: str) -> bool:
-        """Send a datagram; return whether the system took it."""
+    def _send(self, text: str) -> None:
+        """Send a datagram, unless it would have to wait."""
         if not self._address:
-            return True
+            return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sending:
                 sending.setblocking(False)
                 sending.sendto(text.encode(), self._address)
         except BlockingIOError:
-            return False
+            return
         except OSError as error:
-            if self._is_told:
+            if not self._has_failed:
                 _log.warning("NOTIFY_SOCKET cannot be used: %s", error.strerror)
-            return False
-        return True
+            self._has_failed = True

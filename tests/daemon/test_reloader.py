@@ -10,7 +10,6 @@ from nbstream.daemon import config
 from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import ProcessMetrics
 from nbstream.daemon.reloader import Reloader
-from nbstream.daemon.service_manager import ServiceManager
 from nbstream.metrics import MetricsRegistry
 
 
@@ -33,7 +32,7 @@ class FakeServer(ProcessMetrics):
 
 
 def reloader_of(settings: Settings, server: FakeServer) -> Reloader:
-    return Reloader(settings, server.apply, server, ServiceManager())
+    return Reloader(settings, server.apply, server)
 
 
 @pytest.fixture

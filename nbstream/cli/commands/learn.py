@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from nbstream.cli.message_files import NamedMessage
     from nbstream.cli.reader_process import MessageChunk, MessageSource, ReadMessage
     from nbstream.daemon.config import Settings
-    from nbstream.filter import FeedbackResult, Filter, TokenizedMessage
+    from nbstream.filter import FeedbackResult, Filter
+    from nbstream.store.recent.checked_messages import CheckedMessage
     from nbstream.terminal import Output
 
 
@@ -145,7 +146,7 @@ async def _learn(
 
 async def _recalled(
     ids: list[str], spam_filter: Filter, errors: list[NbstreamError]
-) -> AsyncGenerator[TokenizedMessage, None]:
+) -> AsyncGenerator[CheckedMessage, None]:
     """Yield the checked messages that have these ids; what is unknown is added to ``errors``."""
     for message_key in ids:
         try:
