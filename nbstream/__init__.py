@@ -8,7 +8,6 @@ first uses it.
 __version__ = "1.0.0"
 
 __all__ = [
-    "AsyncSpamFilter",
     "CheckResult",
     "Clue",
     "Kind",

@@ -1,5 +1,4 @@
 from nbstream.spam_filter import (
-    AsyncSpamFilter,
     CheckResult,
     Clue,
     Kind,
@@ -13,7 +12,6 @@ from nbstream.spam_filter import (
 __version__: str
 
 __all__ = [
-    "AsyncSpamFilter",
     "CheckResult",
     "Clue",
     "Kind",

@@ -11,7 +11,8 @@
 
 Rules: this is the core of the daemon, so the same lessons give the same verdicts. Bytes are mail, as it came over
 the wire or lies in a file; a ``str`` is a text of any other kind; a value of another type is a ``TypeError``. An
-object may be used by several threads: it has a thread of its own, in which one call is worked on after another.
+object may be used by several threads: it has a thread of its own, in which one call is worked on after another. A
+coroutine calls it by ``asyncio.to_thread``.
 That thread runs no code of the caller, and it does not survive ``os.fork``: the child makes an object of its own.
 """
 
@@ -212,11 +213,6 @@ class _FilterThread:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
 
-    @property
-    def has_opened(self) -> bool:
-        """Whether the parts are there."""
-        return self._parts.done() and self._parts.exception() is None
-
     def submit(self, work: Callable[[_Parts], Awaitable[_Result]]) -> Future[_Result]:
         """Start ``work`` in the thread; where ``close`` cuts it short, it ends with ``ValueError``.
 
@@ -318,7 +314,9 @@ class SpamFilter:
         ``reinforce`` it gives the message more weight where the check still contradicts the label. ``actor`` is
         who says it, for the history of a model in Redis. Raises ``ValueError`` for another label.
         """
-        return self._thread.submit(_learning(content, label, actor, reinforce=reinforce)).result()
+        message, who = _as_content(content), _as_actor(actor)
+        learn = partial(_Parts.learn, content=message, label=label, actor=who, reinforce=reinforce)
+        return self._thread.submit(learn).result()
 
     def learn_many(self, contents: Iterable[Content], label: Label | Kind, *, actor: str = "") -> int:
         """Learn that all of these messages are ``label``, many times as fast as one by one.
@@ -335,7 +333,8 @@ class SpamFilter:
 
     def unlearn(self, content: Content, *, actor: str = "") -> LessonResult:
         """Take back exactly what was learned of a message."""
-        return self._thread.submit(_unlearning(content, actor)).result()
+        unlearn = partial(_Parts.unlearn, content=_as_content(content), actor=_as_actor(actor))
+        return self._thread.submit(unlearn).result()
 
     def learned(self) -> dict[Label | Kind, int]:
         """Return how many messages of each class are learned; ham is that of no other kind."""
@@ -356,102 +355,6 @@ class SpamFilter:
         self.close()
 
 
-class AsyncSpamFilter:
-    """``SpamFilter`` for coroutines: ``async with AsyncSpamFilter.open("mail.nbs") as spam_filter``.
-
-    What is said of each method there holds here. No call blocks the event loop. Without ``async with`` the first
-    call opens the model, and ``await spam_filter.close()`` closes it; what ``SpamFilter.open`` raises is raised by
-    that call, and by each one after it until the model can be opened. A call that is cancelled may have been
-    carried out, as with any other store; it may be repeated.
-    """
-
-    def __init__(self, open_parts: Callable[[], AbstractAsyncContextManager[_Parts]]) -> None:
-        self._open_parts = open_parts
-        self._thread: _FilterThread | None = None
-        self._is_closed = False
-
-    @classmethod
-    def open(cls, path: str | Path, settings: ProgramSettings = None) -> Self:
-        """Use the model in a file, which is made where there is none; see ``SpamFilter.open``."""
-        return cls(lambda: _open_file(Path(path), settings))
-
-    @classmethod
-    def in_memory(cls, settings: ProgramSettings = None) -> Self:
-        """Make a model that ends with this object; see ``SpamFilter.in_memory``."""
-        return cls(lambda: _open_memory(settings))
-
-    @classmethod
-    def connect(cls, url: str | None = None, model: str | None = None, settings: ProgramSettings = None) -> Self:
-        """Use a model in Redis; see ``SpamFilter.connect``."""
-        return cls(lambda: _open_redis(url, model, settings))
-
-    async def check(self, content: Content) -> CheckResult:
-        """Score a message and decide; nothing is learned."""
-        return await self._submit(partial(_Parts.check, content=_as_content(content)))
-
-    async def learn(
-        self, content: Content, label: Label | Kind, *, actor: str = "", reinforce: bool = False
-    ) -> LessonResult:
-        """Learn that a message is ``label``; see ``SpamFilter.learn``."""
-        return await self._submit(_learning(content, label, actor, reinforce=reinforce))
-
-    async def learn_many(self, contents: Iterable[Content], label: Label | Kind, *, actor: str = "") -> int:
-        """Learn that all of these messages are ``label``; see ``SpamFilter.learn_many``.
-
-        ``contents`` is read in another thread. A call that is cancelled goes on.
-        """
-        thread = await self._opened()
-        return await asyncio.to_thread(SpamFilter(thread).learn_many, contents, label, actor=actor)
-
-    async def unlearn(self, content: Content, *, actor: str = "") -> LessonResult:
-        """Take back exactly what was learned of a message."""
-        return await self._submit(_unlearning(content, actor))
-
-    async def learned(self) -> dict[Label | Kind, int]:
-        """Return how many messages of each class are learned."""
-        return await self._submit(_Parts.learned)
-
-    async def close(self) -> None:
-        """Close the model. It may be called again. Calls of other tasks end with ``ValueError``."""
-        self._is_closed = True
-        if self._thread:
-            await asyncio.to_thread(self._thread.close)
-
-    async def _submit(self, work: Callable[[_Parts], Awaitable[_Result]]) -> _Result:
-        return await asyncio.wrap_future((await self._opened()).submit(work))
-
-    async def _opened(self) -> _FilterThread:
-        """Return the thread once it has opened the model; the next call after an error makes another one."""
-        if self._is_closed:
-            raise ValueError(_CLOSED)
-        thread = self._thread = self._thread or _FilterThread(self._open_parts)
-        if thread.has_opened:
-            return thread
-        try:
-            await asyncio.wrap_future(thread.submit(_nothing))
-        except Exception:
-            if self._thread is thread:
-                self._thread = None
-            await asyncio.to_thread(thread.close)
-            raise
-        return thread
-
-    async def __aenter__(self) -> Self:
-        """Open the model, and return this filter."""
-        try:
-            await self._opened()
-        except BaseException:
-            await self.close()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Close the model."""
-        await self.close()
-
-
 def _as_content(content: Content) -> bytes | str:
     """Return the message or the text; raises ``TypeError`` for anything else."""
     if isinstance(content, str):
@@ -469,17 +372,6 @@ def _as_actor(actor: str) -> str:
     if not isinstance(actor, str):
         raise TypeError(f"actor must be a str: found {type(actor).__name__}")
     return actor.encode("utf-8", "replace").decode()
-
-
-def _learning(
-    content: Content, label: Label | Kind, actor: str, *, reinforce: bool
-) -> Callable[[_Parts], Awaitable[LessonResult]]:
-    taken = _as_content(content)
-    return partial(_Parts.learn, content=taken, label=label, actor=_as_actor(actor), reinforce=reinforce)
-
-
-def _unlearning(content: Content, actor: str) -> Callable[[_Parts], Awaitable[LessonResult]]:
-    return partial(_Parts.unlearn, content=_as_content(content), actor=_as_actor(actor))
 
 
 def _portions(contents: Iterable[Content]) -> Iterator[list[bytes | str]]:

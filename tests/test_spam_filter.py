@@ -17,7 +17,7 @@ from typing import Any, assert_type, get_args
 import pytest
 
 import nbstream
-from nbstream import AsyncSpamFilter, CheckResult, Clue, Kind, Label, LessonResult, Outcome, SpamFilter
+from nbstream import CheckResult, Clue, Kind, Label, LessonResult, Outcome, SpamFilter
 from nbstream.bayes.columns import CLASSES
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.filter import FeedbackOutcome
@@ -206,67 +206,22 @@ def test_several_threads_may_use_one_filter(open_filter: Open) -> None:
         assert {check.verdict for check in checks} == {"spam"}
 
 
-async def test_coroutines_have_the_same_verbs_and_the_loop_stays_free(tmp_path: Path) -> None:
-    async with AsyncSpamFilter.open(tmp_path / "mail.nbs", SETTINGS) as spam_filter:
-        await asyncio.gather(*(spam_filter.learn(spam(n), "spam") for n in range(20)))
-        await asyncio.gather(*(spam_filter.learn(ham(n), "ham") for n in range(20)))
-        result, text = await asyncio.gather(spam_filter.check(spam(99)), spam_filter.check("a text"))
+async def test_a_coroutine_calls_it_in_another_thread() -> None:
+    with SpamFilter.in_memory(SETTINGS) as spam_filter:
+        await asyncio.gather(*(asyncio.to_thread(spam_filter.learn, spam(n), "spam") for n in range(20)))
+        call = asyncio.create_task(asyncio.to_thread(spam_filter.learn, spam(1), "spam"))
+        await asyncio.sleep(0)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
 
-        assert (result.verdict, text.verdict) == ("spam", "unsure")
-        assert await spam_filter.learned() == {"ham": 20, "spam": 20}
-        assert (await spam_filter.unlearn(spam(1))).outcome == "unlearned"
-    with pytest.raises(ValueError, match="closed"):
-        await spam_filter.check(b"")
-
-
-async def test_coroutines_need_no_async_with(tmp_path: Path) -> None:
-    spam_filter = AsyncSpamFilter.open(tmp_path / "mail.nbs", SETTINGS)
-    outcomes = await asyncio.gather(*(spam_filter.learn(spam(n), "spam") for n in range(3)))
-    assert [lesson.outcome for lesson in outcomes] == ["learned"] * 3
-    assert await spam_filter.learn_many(map(spam, range(5)), "spam") == 2
-    await spam_filter.close()
-    await spam_filter.close()
-
-    for call in (spam_filter.check(b""), spam_filter.learned(), spam_filter.learn_many([b""], "ham")):
-        with pytest.raises(ValueError, match="this spam filter is closed"):
-            await call
-    with pytest.raises(ValueError, match="this spam filter is closed"):
-        async with spam_filter:
-            pass
-    with SpamFilter.open(tmp_path / "mail.nbs", SETTINGS) as again:
-        assert again.learned() == {"ham": 0, "spam": 5}
-
-
-async def test_a_model_that_could_not_be_opened_is_opened_by_a_later_call(tmp_path: Path) -> None:
-    spam_filter = AsyncSpamFilter.open(tmp_path / "folder" / "mail.nbs")
-    calls = await asyncio.gather(*(spam_filter.check(b"") for _ in range(3)), return_exceptions=True)
-    assert {type(error) for error in calls} == {StoreUnavailable}
-
-    (tmp_path / "folder").mkdir()
-
-    assert (await spam_filter.check(b"")).verdict == "unsure"
-    await spam_filter.close()
-    with pytest.raises(StoreUnavailable):
-        async with AsyncSpamFilter.open(tmp_path / "missing" / "mail.nbs"):
-            pass
-
-
-def test_one_filter_of_coroutines_may_be_used_by_several_loops(tmp_path: Path) -> None:
-    spam_filter = AsyncSpamFilter.in_memory(SETTINGS)
-
-    async def learn() -> str:
-        return (await spam_filter.learn(spam(1), "spam")).outcome
-
-    assert [asyncio.run(learn()), asyncio.run(learn())] == ["learned", "already"]
-    assert asyncio.run(spam_filter.learned()) == {"ham": 0, "spam": 1}
-    asyncio.run(spam_filter.close())
+        assert await asyncio.to_thread(spam_filter.learned) == {"ham": 0, "spam": 20}
 
 
 WRONG_CONTENTS = [None, 5, Path("mail.eml"), message_from_bytes(spam(1)), [spam(1)]]
 
 
 @pytest.mark.parametrize("content", WRONG_CONTENTS, ids=lambda content: type(content).__name__)
-async def test_what_is_neither_bytes_nor_text_is_refused_with_what_is_wanted(content: Any) -> None:
+def test_what_is_neither_bytes_nor_text_is_refused_with_what_is_wanted(content: Any) -> None:
     expected = f"a message must be bytes, .* any other text a str: found {type(content).__name__}"
     with SpamFilter.in_memory() as spam_filter:
         for call in (
@@ -277,15 +232,6 @@ async def test_what_is_neither_bytes_nor_text_is_refused_with_what_is_wanted(con
         ):
             with pytest.raises(TypeError, match=expected):
                 call()
-    async with AsyncSpamFilter.in_memory() as coroutines:
-        for coroutine in (
-            coroutines.check(content),
-            coroutines.learn(content, "spam"),
-            coroutines.learn_many([content], "spam"),
-            coroutines.unlearn(content),
-        ):
-            with pytest.raises(TypeError, match=expected):
-                await coroutine
 
 
 def test_the_types_of_results_are_public_and_name_all_values() -> None:
@@ -328,16 +274,6 @@ def test_kinds_of_ham_are_learned_counted_and_said(kind: str, tmp_path: Path, ow
         with pytest.raises(ValueError, match="'receipt' is none of ham, newsletter, spam"):
             spam_filter.learn(texts[20], Kind("receipt"))
         assert hash(result) == hash(spam_filter.check("Read the news of week 99, or unsubscribe"))
-
-
-async def test_a_call_that_is_cancelled_leaves_the_filter_usable() -> None:
-    async with AsyncSpamFilter.in_memory(SETTINGS) as spam_filter:
-        call = asyncio.create_task(spam_filter.learn(spam(1), "spam"))
-        await asyncio.sleep(0)
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-
-        assert (await spam_filter.learn(spam(1), "spam")).outcome in {"learned", "already"}
 
 
 def test_close_ends_the_calls_of_other_threads_and_loses_no_lesson_that_was_acknowledged(
@@ -466,9 +402,3 @@ def a_program(raw: bytearray, label: Label, result: CheckResult) -> Outcome:
         assert_type(lesson.after.probability, float)
         spam_filter.learn(b"", "junk")  # type: ignore[arg-type]
         return spam_filter.learn(memoryview(raw), label).outcome
-
-
-async def a_program_of_coroutines(raw: bytes) -> nbstream.Verdict:
-    """Read by mypy alone, too."""
-    async with AsyncSpamFilter.connect("redis://127.0.0.1") as spam_filter:
-        return (await spam_filter.check(raw)).verdict

@@ -3,14 +3,15 @@
 python web_form.py 8080
 """
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from nbstream import AsyncSpamFilter, Label
+from nbstream import Label, SpamFilter
 
-SPAM_FILTER = web.AppKey("spam_filter", AsyncSpamFilter)
+SPAM_FILTER = web.AppKey("spam_filter", SpamFilter)
 FORM = '<form method="post"><textarea name="text"></textarea><button>Send</button></form>'
 LABELS: dict[str, Label] = {"spam": "spam", "ham": "ham"}
 
@@ -33,7 +34,7 @@ async def show(_: web.Request) -> web.Response:
 
 async def receive(request: web.Request) -> web.Response:
     """Take a text, unless it is spam."""
-    result = await request.app[SPAM_FILTER].check(await field(request, "text"))
+    result = await asyncio.to_thread(request.app[SPAM_FILTER].check, await field(request, "text"))
     if result.verdict == "spam":
         return web.json_response({"taken": False, "probability": result.probability}, status=422)
     return web.json_response({"taken": True, "probability": result.probability, "id": result.id})
@@ -44,14 +45,15 @@ async def correct(request: web.Request) -> web.Response:
     label = LABELS.get(await field(request, "label"))
     if label is None:
         raise web.HTTPBadRequest(text="the label must be ham or spam\n")
-    lesson = await request.app[SPAM_FILTER].learn(await field(request, "text"), label, actor="editor")
+    text = await field(request, "text")
+    lesson = await asyncio.to_thread(request.app[SPAM_FILTER].learn, text, label, actor="editor")
     return web.json_response({"outcome": lesson.outcome, "probability": lesson.after.probability})
 
 
 async def with_filter(app: web.Application) -> AsyncIterator[None]:
     """Open the filter with the application, and close it at its end."""
     settings = {"model": {"min_learned": 10}, "verdict": {"spam": 0.75}}
-    async with AsyncSpamFilter.open("form.nbs", settings) as spam_filter:
+    with SpamFilter.open("form.nbs", settings) as spam_filter:
         app[SPAM_FILTER] = spam_filter
         yield
 
