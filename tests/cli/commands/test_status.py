@@ -1,15 +1,10 @@
-"""``nbstream status``: one ``Status`` is collected, and its text and its JSON say the same."""
+"""``nbstream status``: its text and its JSON say the same."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from dataclasses import replace
 
-from nbstream.cli.commands.status import collect_status, describe_status, status_to_json
-from nbstream.daemon.config import load_settings
-from nbstream.daemon.status import DaemonStatus, WorkerStatus
-from nbstream.server.api_json import iso_time
+from nbstream.cli.commands.status import describe_daemon
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import CheckedMessage, RecentMessages
 from nbstream.store.settings import MemorySettings
@@ -17,16 +12,6 @@ from nbstream.tokens.tokens import Tokens
 from tests.cli.taught import Taught
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
-
-
-def test_what_is_collected_is_what_is_printed_as_json(taught: Taught) -> None:
-    taught.teach(PRIZE, "spam")
-
-    status = asyncio.run(collect_status(load_settings(taught.config)))
-
-    assert status.model.state.learned == {"ham": 0, "spam": 1}
-    assert status.daemon == DaemonStatus(None)
-    assert taught.json("status") == [json.loads(json.dumps(status_to_json(status)))]
 
 
 def test_how_much_of_the_last_mail_is_unlike_learned_spam_is_said(taught: Taught) -> None:
@@ -39,25 +24,21 @@ def test_how_much_of_the_last_mail_is_unlike_learned_spam_is_said(taught: Taught
         await memory.wait_until_written()
         writing.cancel()
 
+    taught.teach(PRIZE, "spam")
     taught.model(remember)
 
-    status = asyncio.run(collect_status(load_settings(taught.config)))
+    (members,) = taught.json("status")
 
-    assert (status.model.recent.checked, status.model.recent.unlike) == (8, 2)
-    assert set(status.model.recent.unlike_ids) == {"m0", "m1"}
-    (line,) = [line for line in describe_status(status) if line.startswith("new")]
-    assert "2 of the last 8 messages (25 %)" in line
+    assert (members["learned"], members["daemon_pid"]) == ({"ham": 0, "spam": 1}, None)
+    assert (members["recent"]["checked"], members["recent"]["unlike_learned_spam"]) == (8, 2)
+    assert set(members["recent"]["unlike_ids"]) == {"m0", "m1"}
+    assert "\nnew      2 of the last 8 messages (25 %)" in taught("status")[0]
 
 
-def test_the_state_of_each_worker_is_said(taught: Taught) -> None:
-    status = asyncio.run(collect_status(load_settings(taught.config)))
-    workers = [WorkerStatus(2, "ready", 0), WorkerStatus(3, "starting", 60), WorkerStatus(4, "silent", 0)]
+def test_the_state_of_each_worker_is_said() -> None:
+    states = ((2, "ready", "12:00"), (3, "starting", "12:01"), (4, "silent", "12:00"))
+    workers = [{"pid": pid, "state": state, "since": since} for pid, state, since in states]
 
-    (line,) = [
-        line
-        for line in describe_status(replace(status, daemon=DaemonStatus(1, tuple(workers))))
-        if line.startswith("daemon")
-    ]
-
-    states = f"2 (ready since {iso_time(0)}), 3 (starting since {iso_time(60)}), 4 (silent)"
-    assert line == f"daemon   running, process 1, workers {states}"
+    assert describe_daemon({"daemon_pid": 1, "workers": workers}) == (
+        "running, process 1, workers 2 (ready since 12:00), 3 (starting since 12:01), 4 (silent)"
+    )
