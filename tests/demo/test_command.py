@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.addresses import TcpAddress
+from nbstream.demo.command import People, demo_settings
 from nbstream.demo.mail import labelled_mail
-from nbstream.demo.site import People, demo_settings
 from tests.harness.waiting import DEADLINE_SECONDS, until
 
 COMMAND = (sys.executable, "-m", "nbstream.cli", "demo", "--pause", "0")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from nbstream import SpamFilter
+from nbstream.demo.command import LESSONS, MIN_LEARNED
 from nbstream.demo.mail import all_mail, labelled_mail
-from nbstream.demo.site import LESSONS, MIN_LEARNED
 
 SETTINGS = {"model": {"min_learned": MIN_LEARNED}}
 
