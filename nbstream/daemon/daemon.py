@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from nbstream import __version__
 from nbstream.addresses import TcpAddress
-from nbstream.daemon import config, signals
+from nbstream.daemon import config
 from nbstream.daemon.assembly.store import open_redis
 from nbstream.daemon.listeners import HTTP
 from nbstream.daemon.metrics import DaemonMetrics
@@ -105,7 +107,7 @@ class MainProcess(ABC):
         ``on_ready`` is called once mail is accepted. Raises ``ConfigError``, ``CannotStart`` or
         ``StoreIncompatible``.
         """
-        signals.handle_signals(self.stop, self.reload)
+        _handle_signals(self.stop, self.reload)
         fields = event_fields(engine=self._engine.name, because=self._engine.reason, workers=self._worker_count)
         _log.info("starting nbstream %s", __version__, extra=fields)
 
@@ -217,3 +219,31 @@ class Daemon(MainProcess):
     async def _apply(self, settings: Settings) -> None:
         assert self._server is not None
         self._server.apply_settings(settings)
+
+
+def _handle_signals(
+    stop: Callable[[], object],
+    reload: Callable[[], object],
+) -> None:
+    """Call ``stop`` at SIGTERM and SIGINT and ``reload`` at SIGHUP; under nohup a closed terminal is no signal."""
+    add_handler = asyncio.get_running_loop().add_signal_handler
+    for number in (signal.SIGTERM, signal.SIGINT):
+        add_handler(number, stop)
+    terminals = _terminal_descriptors()
+
+    def handle_hangup() -> None:
+        """SIGHUP has two senders: an administrator, and the kernel where the terminal of a daemon is closed."""
+        if all(map(os.isatty, terminals)):
+            reload()
+        else:
+            _log.warning("the terminal was closed")
+            stop()
+
+    add_handler(signal.SIGHUP, handle_hangup)
+
+
+def _terminal_descriptors() -> list[int]:
+    """Return which standard streams are a terminal whose end ends the daemon; under nohup none is."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        return []
+    return [number for number in range(3) if os.isatty(number)]

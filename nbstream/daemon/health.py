@@ -1,18 +1,17 @@
 """Whether this process can score mail and pass it on, and what is degraded.
 
 Rules: each way to be degraded is a kind of finding, defined here and nowhere else. ``/readyz`` says its sentence
-by the name of the part, and the page and ``nbstream doctor`` show the remedy too. The sentences name no hosts and
+by the name of the part, and the page shows the remedy too. The sentences name no hosts and
 no paths, since nobody needs a right to ask for them.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreNotPrimary
-from nbstream.findings import FindingKind, note, problem
+from nbstream.findings import note, problem
 from nbstream.server.http.listener import HealthStatus
 
 if TYPE_CHECKING:
@@ -64,16 +63,6 @@ DRAINING = note(
     "daemon.smtp", "The daemon is degraded: draining.", "No action is needed during a stop or restart."
 )
 
-_KINDS = (
-    NOT_FOLLOWED,
-    NOT_LOADED,
-    ONLY_REPLICA,
-    WRITES_REFUSED,
-    NEXT_HOP_AWAY,
-    QUARANTINE_AWAY,
-    BACKGROUND_FAILED,
-    DRAINING,
-)
 _IS_DEGRADED = " is degraded: "
 
 
@@ -137,21 +126,9 @@ class HealthCheck:
         return refusal is not None and not isinstance(refusal, StoreNotPrimary)
 
 
-def find_kind(part: str, sentence: str) -> FindingKind | None:
-    """Return the kind of finding that ``/readyz`` of a daemon says so; None for what another version says."""
-    for kind in _KINDS:
-        if _part(kind.check) == part and re.fullmatch(_pattern(_short_sentence(kind.what)), sentence, re.DOTALL):
-            return kind
-    return None
-
-
 def _part(check: str) -> str:
     return check.partition(".")[2]
 
 
 def _short_sentence(what: str) -> str:
     return what.partition(_IS_DEGRADED)[2].removesuffix(".")
-
-
-def _pattern(template: str) -> str:
-    return ".*".join(map(re.escape, re.split(r"\{[^}]*\}", template)))

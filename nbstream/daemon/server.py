@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
@@ -16,8 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbstream import logs
-from nbstream.daemon.listeners import LISTENERS, make_listener
-from nbstream.daemon.runtime import make_runtime
+from nbstream.daemon.listeners import LISTENERS, make_listener, make_runtime
 from nbstream.daemon.server_parts import start_background_work
 from nbstream.errors import StoreUnavailable
 from nbstream.server.sockets import bound_address
@@ -107,13 +107,13 @@ class Server:
         self._stop.set()
 
     def apply_settings(self, settings: Settings) -> None:
-        """Take over the live sections: what may fail is made first, and then handed to all listeners."""
-        self._runtime = self._make_runtime(settings)
+        """Take over the live sections: what may fail is made first, and nothing of it holds where it fails."""
+        runtime = self._make_runtime(settings)
         logs.set_up_logging(settings.log, self._log_fields)
-        self.settings = settings
+        self._runtime, self.settings = runtime, settings
         self._parts.next_hop.read_authorities_again()
         for _, listener in self._listeners:
-            listener.apply(self._runtime)
+            listener.apply(runtime)
 
     def _make_runtime(self, settings: Settings) -> Runtime:
         parts = self._parts
@@ -212,3 +212,13 @@ async def _drain_listener(name: str, listener: Listener, seconds: float) -> None
         await listener.drain(seconds)
     except Exception as error:  # noqa: BLE001 - a fault in one listener must not stop the end of the others
         _log.error("cannot drain the listener %s: %s", name, error, exc_info=True)
+
+
+# Large messages are parsed in threads. Meanwhile the event loop waits up to this long each time that it has work
+# to do, about three times for each answer. Python's default is 5 ms: a message of 20 MB would delay others more.
+_SWITCH_SECONDS = 0.001
+
+
+def shorten_switch_interval() -> None:
+    """Let the threads of this process, which serves mail, give up the interpreter sooner."""
+    sys.setswitchinterval(_SWITCH_SECONDS)

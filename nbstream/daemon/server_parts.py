@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.correspondents.store import Correspondents
 from nbstream.daemon.assembly.filter import make_autolearner
-from nbstream.daemon.assembly.parts import Parts
+from nbstream.daemon.assembly.parts import Parts, make_digests
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.filter import CheckQueue, CompositeObserver, ImplicitHamLearner, ImplicitHamWalk, RememberingObserver
 from nbstream.filter.canaries import FOLDER as CANARY_FOLDER
@@ -154,7 +154,6 @@ def _start_chores(parts: ServerParts, runtime: Callable[[], Runtime]) -> None:
     background.every("retention", 60.0, partial(parts.quarantine.sweep, metrics.delivery.quarantine_swept))
     if settings.digest:
         # Imported here: where there are no digests, and no page, Jinja2 is not loaded.
-        from nbstream.daemon.assembly.digests import make_digests  # noqa: PLC0415 - see above
         from nbstream.web.users.digests import DigestMetrics  # noqa: PLC0415 - see above
 
         count = DigestMetrics(metrics.registry).count

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import nbstream
 from nbstream import logs
 from nbstream.daemon.daemon import MainProcess
+from nbstream.daemon.listeners import check_settings
 from nbstream.daemon.metrics import ProcessMetrics
-from nbstream.daemon.runtime import check_settings
 from nbstream.daemon.sockets import ListenerSockets, close_sockets
 from nbstream.daemon.status import READY, SILENT, STARTING, WorkerStatus
 from nbstream.daemon.worker import APPLIED, BEAT_SECONDS, FAILED, FAILED_FOR_GOOD, settings_file

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from nbstream import __version__, logs
-from nbstream.daemon import signals
 from nbstream.daemon.assembly.store import open_redis
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.daemon.server import Server
+from nbstream.daemon.server import Server, shorten_switch_interval
 from nbstream.daemon.server_parts import ServerParts
 from nbstream.daemon.sockets import close_sockets
 from nbstream.daemon.status import NOT_LOADED, READY, STARTING
@@ -76,7 +75,7 @@ def main() -> int:
     """Serve until the parent ends it; the only argument is what it is started with, as JSON."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    signals.shorten_switch_interval()
+    shorten_switch_interval()
     start = json.loads(sys.argv[1])
     parent = _Parent(_inherited_socket(start["parent"]))
     try:

@@ -6,7 +6,7 @@ import pytest
 
 from nbstream.daemon.assembly.filter import make_filter
 from nbstream.daemon.config import Settings
-from nbstream.daemon.runtime import make_runtime
+from nbstream.daemon.listeners import make_runtime
 from nbstream.server.connections import Peer
 from nbstream.store.model.memory_model import MemoryModel
 

@@ -18,9 +18,8 @@ from redis.asyncio import Redis
 from nbstream.addresses import ListenAddress, TcpAddress
 from nbstream.daemon.assembly.store import RedisClients
 from nbstream.daemon.config import Settings
-from nbstream.daemon.listeners import HTTP, make_listener
+from nbstream.daemon.listeners import HTTP, make_listener, make_runtime
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.daemon.runtime import make_runtime
 from nbstream.daemon.server_parts import ServerParts
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter

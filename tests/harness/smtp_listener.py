@@ -16,8 +16,8 @@ from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.daemon.config import Settings
+from nbstream.daemon.listeners import make_tls_contexts
 from nbstream.daemon.metrics import DaemonMetrics
-from nbstream.daemon.runtime import make_tls_contexts
 from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.next_hop import NextHop
 from nbstream.delivery.outlet import Outlet

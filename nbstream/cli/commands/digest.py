@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.cli.exit_codes import EX_TEMPFAIL, EX_UNAVAILABLE
 from nbstream.daemon import config
-from nbstream.daemon.assembly.digests import make_digests
-from nbstream.daemon.assembly.parts import Parts
+from nbstream.daemon.assembly.parts import Parts, make_digests
 from nbstream.daemon.assembly.policy import make_own_model_names
 from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.errors import ConfigError, InputError

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import resource
 import shlex
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +18,11 @@ import uvloop
 
 from nbstream import logs
 from nbstream.addresses import TcpAddress
-from nbstream.daemon import config, signals
+from nbstream.daemon import config
 from nbstream.daemon.daemon import Daemon
 from nbstream.daemon.listeners import HTTP
 from nbstream.daemon.page_links import create_page_link, link_note, link_url
+from nbstream.daemon.server import shorten_switch_interval
 from nbstream.daemon.service_manager import ServiceManager
 from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError
@@ -33,6 +36,11 @@ if TYPE_CHECKING:
     from nbstream.terminal import Output
 
 
+_log = logging.getLogger(__name__)
+
+_LATE_SECONDS = 10.0
+
+
 def run(options: argparse.Namespace, output: Output) -> None:
     """Serve until a signal comes."""
     hangups = _record_hangups()
@@ -41,7 +49,7 @@ def run(options: argparse.Namespace, output: Output) -> None:
     logs.set_up_logging(settings.log)
 
     _raise_file_limit()
-    signals.shorten_switch_interval()
+    shorten_switch_interval()
 
     async def serve() -> None:
         # Read once, at once: a later SIGHUP waits in the running loop for the handler that the daemon adds.
@@ -64,7 +72,7 @@ def run(options: argparse.Namespace, output: Output) -> None:
         finally:
             for task in hints:
                 await cancel_and_wait(task)
-        signals.end_soon()
+        _end_soon()
 
     uvloop.run(serve())
 
@@ -86,6 +94,21 @@ def _raise_file_limit() -> None:
     """Raise the limit of open files as far as allowed: the settings bound connections, not a shell's 1024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _end_soon() -> None:
+    """Let this process, whose work is done, end within ``_LATE_SECONDS`` whatever its threads do.
+
+    asyncio and Python wait for all of their threads without a limit of time, and one may hang with its disk.
+    """
+    timer = threading.Timer(_LATE_SECONDS, _end)
+    timer.daemon = True
+    timer.start()
+
+
+def _end() -> None:
+    _log.warning("exited although threads were still busy: does a disk hang?")
+    os._exit(0)
 
 
 def first_steps(settings: Settings, options: argparse.Namespace, addresses: ListenAddresses) -> str:

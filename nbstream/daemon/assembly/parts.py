@@ -31,6 +31,7 @@ from nbstream.store.follower.follower import WATCHED_BLOCK_SECONDS, Followed, Fo
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model
 from nbstream.store.recent.checked_messages import RecentMessages
+from nbstream.store.recent.message_rows import normalize_address
 from nbstream.store.state_file import StateFile
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from nbstream.filter import CheckQueue, CountSource, Filter, FilterObserver
     from nbstream.filter.canaries import Canaries
     from nbstream.policy.own_models.names import OwnModelNames
+    from nbstream.web.users.digests import DigestOutcome, Digests
 
 _CORRESPONDENTS_KEY_FILE = "correspondents.key"
 _LESSON_SECONDS = 5.0  # of one command of Redis
@@ -204,6 +206,40 @@ def make_next_hop(settings: Settings) -> NextHop:
         return SmtpNextHop(settings.relay, max_connections=settings.limits.max_connections)
     assert settings.maildir_folder is not None
     return MaildirNextHop(settings.maildir_folder)
+
+
+def make_digests(
+    parts: Parts, user_of: Callable[[str], str], count: Callable[[DigestOutcome], object] = lambda _: None
+) -> Digests:
+    """Return the digests of the quarantine, for settings with a section ``digest``.
+
+    ``user_of`` returns the address of the user behind an address. Jinja2 is loaded here, and not before.
+    """
+    from nbstream.web.users.digest_mail import DigestRenderer  # noqa: PLC0415 - see above
+    from nbstream.web.users.digest_state import DigestState  # noqa: PLC0415 - see above
+    from nbstream.web.users.digests import Digests  # noqa: PLC0415 - see above
+    from nbstream.web.users.links import LinkKeys  # noqa: PLC0415 - see above
+    from nbstream.web.users.preferences import UserPreferences  # noqa: PLC0415 - see above
+
+    settings, client, keys = parts.settings, parts.clients.client, parts.model.keys
+    page, section = settings.user_page, settings.digest
+    assert section is not None
+
+    def may_log_in(address: str) -> bool:
+        return page is not None and page.address_of(address, None) == address
+
+    return Digests(
+        section=section,
+        waiting=Quarantine(settings.quarantine_folder),
+        kept_days=settings.quarantine.days,
+        state=DigestState(parts.state),
+        renderer=DigestRenderer(section, settings.quarantine.days, may_log_in),
+        preferences=UserPreferences(client, keys),
+        link_keys=LinkKeys(client, keys),
+        next_hop=parts.next_hop,
+        user_of=lambda address: user_of(normalize_address(address)),
+        count=count,
+    )
 
 
 def _make_correspondent_store(settings: Settings, client: Redis) -> CorrespondentStore | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nbstream.findings import problem, warning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from nbstream.findings import Finding
     from nbstream.server.probe import Conversation
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DEGRADED = warning(
     "listener.{name}",
     "The daemon reports that {part} is degraded: {text}.",
-    "{remedy} The daemon recovers by itself.",
+    "See the finding about that component, or the daemon's log. The daemon recovers by itself.",
     repeats=("{part}",),
 )
 NOT_READY = problem(
@@ -26,15 +26,9 @@ NOT_READY = problem(
     repeats=("next_hop", "redis", "model"),
 )
 
-_OTHER_REMEDY = "See the finding about that component."
 
-
-async def probe_http(conversation: Conversation, remedy_of: Callable[[str, str], str | None]) -> Sequence[Finding]:
-    """Ask for ``/readyz``, and pass on what it says is degraded.
-
-    ``remedy_of`` returns the remedy of a part and of the sentence that says how it is degraded; None where it is
-    not known.
-    """
+async def probe_http(conversation: Conversation) -> Sequence[Finding]:
+    """Ask for ``/readyz``, and pass on what it says is degraded."""
     status, body = await _get(conversation, "/readyz")
     if status not in {200, 503}:
         return conversation.wrong("/readyz", f"status {status}")
@@ -44,10 +38,7 @@ async def probe_http(conversation: Conversation, remedy_of: Callable[[str, str],
     except (ValueError, TypeError, LookupError):
         return conversation.wrong("/readyz", body.decode("utf-8", "replace"))
     findings = conversation.works("/readyz") if is_ready else [NOT_READY(name=conversation.name)]
-    return findings + [
-        DEGRADED(name=conversation.name, part=part, text=text, remedy=remedy_of(part, str(text)) or _OTHER_REMEDY)
-        for part, text in degraded.items()
-    ]
+    return findings + [DEGRADED(name=conversation.name, part=part, text=text) for part, text in degraded.items()]
 
 
 async def probe_metrics(conversation: Conversation) -> Sequence[Finding]:

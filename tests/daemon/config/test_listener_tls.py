@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nbstream.daemon.config import Settings, load_settings
-from nbstream.daemon.runtime import make_tls_contexts
+from nbstream.daemon.listeners import make_tls_contexts
 from nbstream.errors import ConfigError
 from tests.harness.redis.access import Certificates
 
