@@ -15,9 +15,9 @@ from nbstream.doctor import canary
 from nbstream.doctor.connections import examine_listeners, examine_login_server, examine_next_hop
 from nbstream.doctor.daemon import examine_configuration, examine_daemon, invalid_configuration
 from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks
-from nbstream.doctor.machine import examine_machine
+from nbstream.doctor.machine import examine_disks, examine_spool
 from nbstream.doctor.model import examine_lists, examine_model
-from nbstream.doctor.permissions import examine_permissions
+from nbstream.doctor.permissions import examine_secrets, examine_state_folder, examine_user
 from nbstream.doctor.redis_server import examine_redis
 from nbstream.errors import ConfigError, NbstreamError
 from nbstream.findings import Severity, without_repetitions, worst_severity
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 CHECKS = (
     SiteCheck("config", examine_configuration),
-    SiteCheck("permissions", examine_permissions),
+    SiteCheck.blocking("permissions", examine_user),
+    SiteCheck.blocking("permissions", examine_state_folder),
+    SiteCheck.blocking("permissions", examine_secrets),
     SiteCheck("daemon", examine_daemon),
     SiteCheck("listeners", examine_listeners),
     SiteCheck("next_hop", examine_next_hop),
@@ -41,7 +43,8 @@ CHECKS = (
     SiteCheck("model", examine_model),
     SiteCheck("lists", examine_lists),
     SiteCheck("user_page", examine_login_server),
-    SiteCheck("machine", examine_machine),
+    SiteCheck.blocking("machine", examine_disks),
+    SiteCheck.blocking("machine", examine_spool),
 )
 """All checks, in the order in which their findings are shown."""
 

@@ -88,6 +88,11 @@ class SiteCheck:
     examine: Callable[[Site], Awaitable[Sequence[Finding]]]
     seconds: float = 20.0
 
+    @classmethod
+    def blocking(cls, name: str, examine: Callable[[Site], Iterable[Finding]]) -> SiteCheck:
+        """Return a check that is made in a thread, since it reads files."""
+        return cls(name, lambda site: in_thread(lambda: list(examine(site))))
+
 
 async def run_checks(site: Site, checks: Sequence[SiteCheck]) -> tuple[Finding, ...]:
     """Run all checks at once; return their findings in the order of the checks. Raises nothing of its own."""
@@ -112,17 +117,6 @@ def failure(check: str, error: Exception) -> Finding:
     text = str(error) if isinstance(error, NbstreamError | OSError) else f"{type(error).__name__}: {error}"
     kind = FORBIDDEN if isinstance(error.__cause__ or error, PermissionError) else FAILED
     return kind(check=check, error=text.rstrip("."))
-
-
-def run_parts(check: str, parts: Sequence[Callable[[], Iterable[Finding]]]) -> list[Finding]:
-    """Return the findings of all parts of a check; a part that may not read something hides no other."""
-    findings: list[Finding] = []
-    for part in parts:
-        try:
-            findings += part()
-        except (NbstreamError, OSError) as error:
-            findings.append(failure(check, error))
-    return findings
 
 
 async def in_thread(function: Callable[[], Result]) -> Result:

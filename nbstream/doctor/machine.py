@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.doctor.redis_server import format_bytes
 from nbstream.findings import ok, problem, warning
 from nbstream.listeners.dovecot.spool import FAILED, MAX_FAILED, SpoolBacklog, measure_backlog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
@@ -48,13 +46,8 @@ _SHORT_BYTES = 1 << 30
 _LATE_SECONDS = 60.0
 
 
-async def examine_machine(site: Site) -> Sequence[Finding]:
-    """Look at the machine."""
-    parts = [partial(part, site) for part in (_disks, _spool)]
-    return await in_thread(lambda: run_parts("machine", parts))
-
-
-def _disks(site: Site) -> Iterator[Finding]:
+def examine_disks(site: Site) -> Iterator[Finding]:
+    """Yield how much room the disks have."""
     settings = site.settings
     folders = [settings.state_dir, settings.quarantine_folder]
     if site.relays_mail and settings.maildir_folder:
@@ -84,7 +77,7 @@ def disk_finding(folder: Path, status: os.statvfs_result) -> Finding:
     return kind(folder=folder, free=format_bytes(free))
 
 
-def _spool(site: Site) -> Iterator[Finding]:
+def examine_spool(site: Site) -> Iterator[Finding]:
     """Yield what waits in the spool of reported messages, where there is a listener for it or something waits."""
     state_dir, is_on = site.settings.state_dir, site.settings.listeners.dovecot is not None
     backlog = measure_backlog(state_dir)

@@ -6,20 +6,18 @@ import grp
 import os
 import stat
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from nbstream.doctor.examination import in_thread, run_parts
 from nbstream.findings import note, ok, problem, warning
 from nbstream.settings.values import SecretFile
 from nbstream.store.settings import url_has_password
 from nbstream.system_users import as_user, user_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
@@ -59,19 +57,15 @@ _OTHERS = 0o007
 _GROUP_OR_OTHERS = 0o077
 
 
-async def examine_permissions(site: Site) -> Sequence[Finding]:
-    """Look at owners and modes."""
-    parts = [partial(part, site) for part in (_user, _state_folder, _secrets)]
-    return await in_thread(lambda: run_parts("permissions", parts))
-
-
-def _user(site: Site) -> Iterator[Finding]:
+def examine_user(site: Site) -> Iterator[Finding]:
+    """Yield whether this runs as another user than the daemon."""
     user = site.daemon_user
     if user is not None and not site.is_daemon_user:
         yield OTHER_USER(own=user_name(os.geteuid()), daemon=user_name(user), command=as_user(user))
 
 
-def _state_folder(site: Site) -> Iterator[Finding]:
+def examine_state_folder(site: Site) -> Iterator[Finding]:
+    """Yield who may read the state folder."""
     folder, user = site.settings.state_dir, site.daemon_user
     try:
         status = folder.stat()
@@ -87,7 +81,8 @@ def _state_folder(site: Site) -> Iterator[Finding]:
         yield STATE(folder=folder, owner=user_name(status.st_uid))
 
 
-def _secrets(site: Site) -> list[Finding]:
+def examine_secrets(site: Site) -> list[Finding]:
+    """Return who may read passwords and keys."""
     files = dict(_secret_files(site.settings, ""))
     if site.settings.source and url_has_password(site.settings.redis.url):
         files["redis.url"] = site.settings.source

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
-from nbstream.daemon import health
 from nbstream.daemon.config import load_settings
 from nbstream.daemon.listeners import LISTENERS
 from nbstream.daemon.status import DaemonStatus, ask_daemon_status
@@ -151,28 +150,6 @@ async def test_what_a_daemon_says_of_itself_is_passed_on(tmp_path: Path) -> None
 
     the(found, http.NOT_READY)
     assert degraded["redis"] in the(found, http.DEGRADED).what
-
-
-@pytest.mark.parametrize(
-    ("part", "sentence", "kind"),
-    [
-        ("redis", "not followed, counts are 12 s old; feedback is deferred", health.NOT_FOLLOWED),
-        ("redis", "not followed, no counts are loaded; feedback is deferred", health.NOT_LOADED),
-        ("redis", "only a replica is reachable; feedback is deferred", health.ONLY_REPLICA),
-        ("redis", "writes are refused; feedback is deferred", health.WRITES_REFUSED),
-        ("next_hop", "cannot be reached", health.NEXT_HOP_AWAY),
-        ("quarantine", "no space left for mail", health.QUARANTINE_AWAY),
-        ("smtp", "draining", health.DRAINING),
-    ],
-)
-async def test_what_is_degraded_has_the_remedy_that_the_page_shows(
-    tmp_path: Path, part: str, sentence: str, kind: FindingKind
-) -> None:
-    body = json.dumps({"ready": True, "degraded": {part: sentence}}).encode()
-    async with server(tmp_path / "s", b"", b"HTTP/1.1 200 OK\r\n\r\n" + body) as address:
-        found = await probe_listener(ENTRIES["http"], address)
-
-    assert the(found, http.DEGRADED).remedy.startswith(kind.remedy)
 
 
 @pytest.mark.parametrize("way", Way)

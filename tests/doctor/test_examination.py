@@ -12,7 +12,7 @@ import pytest
 
 from nbstream.doctor import daemon, examination
 from nbstream.doctor.command import examine
-from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks, run_parts
+from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks
 from nbstream.findings import Finding, Severity
 from tests.harness.daemon import free_port
 from tests.harness.examined_sites import kind_names, make_site, the
@@ -62,16 +62,6 @@ async def test_a_check_that_hangs_in_a_thread_is_a_finding(tmp_path: Path) -> No
     end.set()
 
     assert the(found, examination.LATE).check == "doctor.hanging"
-
-
-def test_a_part_that_fails_hides_no_other_part() -> None:
-    def forbidden() -> list[Finding]:
-        raise PermissionError("the spool is for its owner")
-
-    found = run_parts("machine", [lambda: [FINE], forbidden, lambda: [FINE]])
-
-    assert "the spool" in the(found, examination.FORBIDDEN).what
-    assert found.count(FINE) == 2
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.doctor import machine
-from nbstream.doctor.machine import disk_finding, examine_machine
+from nbstream.doctor.examination import SiteCheck, run_checks
+from nbstream.doctor.machine import disk_finding, examine_spool
 from nbstream.findings import FindingKind
 from nbstream.listeners.dovecot.spool import SpooledFeedback, keep_failed
 from tests.harness.examined_sites import is_of, make_site, the
@@ -38,15 +39,15 @@ def test_room_on_a_disk(status: os.statvfs_result, kind: FindingKind) -> None:
 async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> None:
     content, listener = b"Subject: x\r\n\r\nprize\r\n", "listeners: {dovecot: {}}\n"
     await add_all(tmp_path / "state", [SpooledFeedback("spam", "user ann", int(time.time()), content)])
-    the(await examine_machine(make_site(tmp_path)), machine.SPOOL_WITHOUT_LISTENER)
-    the(await examine_machine(make_site(tmp_path, listener)), machine.SPOOL)
+    the(examine_spool(make_site(tmp_path)), machine.SPOOL_WITHOUT_LISTENER)
+    the(examine_spool(make_site(tmp_path, listener)), machine.SPOOL)
 
     old = tmp_path / "old"
     old.mkdir()
     await add_all(old / "state", [SpooledFeedback("spam", "user ann", int(time.time()) - 600, content)])
     keep_failed(old / "state", "spam", content, 1 << 20)
 
-    found = await examine_machine(make_site(old, listener))
+    found = list(examine_spool(make_site(old, listener)))
 
     assert "10 minutes" in the(found, machine.SPOOL_LATE).what
     assert "1 reported" in the(found, machine.SPOOL_FAILED).what
@@ -56,6 +57,6 @@ async def test_a_state_file_that_cannot_be_used_is_a_finding_with_the_remedy(tmp
     (tmp_path / "state").mkdir(mode=0o700)
     (tmp_path / "state" / "state.sqlite").write_text("this is no database\n" * 1000)
 
-    found = await examine_machine(make_site(tmp_path))
+    found = await run_checks(make_site(tmp_path), [SiteCheck.blocking("machine", examine_spool)])
 
     assert any("state.sqlite" in each.what and "move it away" in each.what for each in found)

@@ -9,7 +9,7 @@ import pytest
 
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import permissions
-from nbstream.doctor.permissions import examine_permissions
+from nbstream.doctor.permissions import examine_secrets, examine_state_folder, examine_user
 from tests.harness.examined_sites import make_site, the
 
 STRANGER = 65534
@@ -17,29 +17,29 @@ RUNNING = DaemonStatus(os.getpid())
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
-async def test_a_state_folder_that_others_may_read_is_a_warning(tmp_path: Path) -> None:
+def test_a_state_folder_that_others_may_read_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(0o755)
 
-    assert "0755" in the(await examine_permissions(make_site(tmp_path)), permissions.STATE_OPEN).what
+    assert "0755" in the(examine_state_folder(make_site(tmp_path)), permissions.STATE_OPEN).what
 
 
 @needs_root
-async def test_a_state_folder_of_another_user_is_a_problem(tmp_path: Path) -> None:
+def test_a_state_folder_of_another_user_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     os.chown(tmp_path / "state", STRANGER, STRANGER)
 
-    found = await examine_permissions(make_site(tmp_path, daemon=RUNNING))
+    found = examine_state_folder(make_site(tmp_path, daemon=RUNNING))
 
     assert "nobody" in the(found, permissions.STATE_OF_OTHER).what
 
 
 @needs_root
-async def test_an_examination_by_another_user_than_the_daemons_says_so(tmp_path: Path) -> None:
+def test_an_examination_by_another_user_than_the_daemons_says_so(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     os.chown(tmp_path / "state", STRANGER, STRANGER)
 
-    found = await examine_permissions(make_site(tmp_path))
+    found = examine_user(make_site(tmp_path))
 
     assert "runuser -u nobody" in the(found, permissions.OTHER_USER).remedy
 
@@ -54,20 +54,20 @@ async def test_an_examination_by_another_user_than_the_daemons_says_so(tmp_path:
     ],
 )
 @needs_root
-async def test_passwords_are_for_the_daemon_alone(tmp_path: Path, mode: int, owner: int, kind: object) -> None:
+def test_passwords_are_for_the_daemon_alone(tmp_path: Path, mode: int, owner: int, kind: object) -> None:
     password = tmp_path / "password"
     password.write_text("secret\n")
     password.chmod(mode)
     os.chown(password, owner, owner)
 
-    found = await examine_permissions(make_site(tmp_path, f"listeners: {{http: {{password_file: {password}}}}}\n"))
+    found = examine_secrets(make_site(tmp_path, f"listeners: {{http: {{password_file: {password}}}}}\n"))
 
     the(found, kind)  # type: ignore[arg-type]  # a FindingKind
 
 
-async def test_a_configuration_with_a_password_in_it_is_a_file_with_a_password(tmp_path: Path) -> None:
+def test_a_configuration_with_a_password_in_it_is_a_file_with_a_password(tmp_path: Path) -> None:
     site = make_site(tmp_path, "redis: {url: 'redis://:secret@127.0.0.1:1'}\n")
     assert site.settings.source
     site.settings.source.chmod(0o644)
 
-    assert "redis.url" in the(await examine_permissions(site), permissions.SECRET_OPEN).what
+    assert "redis.url" in the(examine_secrets(site), permissions.SECRET_OPEN).what
