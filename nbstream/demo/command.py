@@ -70,7 +70,7 @@ def demo_settings(folder: Path) -> Settings:
         {
             "state_dir": str(folder),
             "listeners": {"smtp": {"listen": "127.0.0.1:0"}, "http": {"listen": "127.0.0.1:0"}},
-            "model": {"min_learned": {"spam": MIN_LEARNED, "ham": MIN_LEARNED}},
+            "model": {"min_learned": MIN_LEARNED},
             "actions": {"spam": "quarantine"},
             "log": {"level": "error"},
         }
