@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from nbstream.daemon import runtime as runtimes
+from nbstream.daemon import listeners as runtimes
 from nbstream.daemon.assembly.filter import make_filter
 from nbstream.daemon.config import Settings
 from nbstream.daemon.config.settings import ListenersSettings

@@ -32,7 +32,7 @@ def _split_by_lines(content: bytes) -> Iterator[bytes]:
             yield mbox.message_of(part)
             part = b""
         else:
-            blank = mbox.is_blank(line)
+            blank = line in {b"\n", b"\r\n"}
             part += line
     yield mbox.message_of(part)
 
