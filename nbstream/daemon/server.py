@@ -63,7 +63,7 @@ async def warn_about_durability(parts: ServerParts, wait_replicas: int) -> None:
     await parts.counts.loaded.wait()
     try:
         for risk in await durability_risks(parts.clients.client, wait_replicas):
-            _log.warning("%s", risk)
+            _log.warning("%s %s", risk.what, risk.remedy)
     except StoreUnavailable as error:
         _log.warning("cannot check whether Redis is persistent: %s", error)
 

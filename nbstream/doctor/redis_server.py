@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.errors import ConfigError, StoreUnavailable
-from nbstream.findings import FindingKind, Severity, note, ok, problem, warning
-from nbstream.store.connection import DurabilityRisk, durability_risks
+from nbstream.findings import note, ok, problem, warning
+from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import store_errors
 from nbstream.system_users import as_user
 
@@ -51,23 +51,6 @@ TOO_FEW_REPLICAS = problem(
     "Start the missing replicas, or lower {by}.",
 )
 REPLICAS = ok("redis.replicas", "{connected} replicas are connected; {needed} are needed.")
-_DURABILITY_SEVERITIES = {
-    DurabilityRisk.UNKNOWN: Severity.NOTE,
-    DurabilityRisk.REPLAY_UNKNOWN: Severity.NOTE,
-    DurabilityRisk.REPLICATED_PARTLY: Severity.NOTE,
-    DurabilityRisk.NO_PERSISTENCE: Severity.PROBLEM,
-    DurabilityRisk.REPLAY_REFUSED: Severity.PROBLEM,
-}
-DURABILITY_RISKS = {
-    risk: FindingKind(
-        "redis.durability",
-        _DURABILITY_SEVERITIES.get(risk, Severity.WARNING),
-        f"{risk.what}.",
-        f"{risk.remedy[0].upper()}{risk.remedy[1:]}.",
-    )
-    for risk in DurabilityRisk
-}
-"""Of a setting that the server has; the daemon says the same when it starts."""
 DURABLE = ok("redis.durability", "Redis syncs each lesson to its disk before it is acknowledged.")
 WRITE_FAILED = problem(
     "redis.disk",
@@ -121,10 +104,8 @@ async def _ask(site: Site, client: Redis) -> AsyncIterator[Finding]:
         yield finding
     if not settings.is_embedded:  # nbstream starts the embedded server with all that is needed
         risks = await durability_risks(client, settings.wait_replicas)
-        for found in risks:
-            yield DURABILITY_RISKS[found.risk](value=found.value)
-        if not risks:
-            yield DURABLE()
+        for finding in risks or [DURABLE()]:
+            yield finding
 
 
 def is_too_old(version: str) -> bool:

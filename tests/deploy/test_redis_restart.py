@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from nbstream.store.connection import ConnectionOptions, DurabilityRisk, durability_risks, open_client
-from nbstream.store.server_programs import find_servers
+from nbstream.store.connection import ConnectionOptions, durability, durability_risks, open_client
+from nbstream.store.embedded import find_servers
 from tests.harness.daemon import command
 from tests.harness.letters import letters
 from tests.harness.postfix import DEPLOY
@@ -123,10 +123,10 @@ async def test_a_default_user_without_rights_is_a_risk_where_the_file_would_be_r
         async with open_client(options) as own_client:
             await client.execute_command("ACL", "SETUSER", "default", "reset")
             (found,) = await durability_risks(own_client)
-            assert found.risk is DurabilityRisk.REPLAY_REFUSED
+            assert found == durability.REPLAY_REFUSED()
             await own_client.execute_command("ACL", "SETUSER", "default", "off", "~*", "&*", "+@all")
             assert await durability_risks(own_client) == []
             # A user who may not ask is told what to look for.
             await own_client.execute_command("ACL", "SETUSER", "nbstream", "-acl|dryrun")
             (found,) = await durability_risks(own_client)
-            assert found.risk is DurabilityRisk.REPLAY_UNKNOWN
+            assert found == durability.REPLAY_UNKNOWN()

@@ -17,13 +17,11 @@ from nbstream.doctor import redis_server
 from nbstream.doctor.model import examine_model
 from nbstream.doctor.redis_server import examine_redis
 from nbstream.findings import Finding
-from nbstream.store.connection import ConnectionOptions, DurabilityRisk, open_client
+from nbstream.store.connection import ConnectionOptions, durability, open_client
 from tests.harness.daemon import free_port
 from tests.harness.examined_sites import kind_names, make_site, the, wrong
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import until
-
-RISKS = redis_server.DURABILITY_RISKS
 
 
 async def examine(url: str, folder: Path, settings: str = "") -> list[Finding]:
@@ -71,15 +69,15 @@ async def test_an_embedded_server_is_for_the_user_of_the_daemon(tmp_path: Path) 
 
 
 async def test_what_a_server_may_lose_is_said(own_redis: RedisServer, tmp_path: Path) -> None:
-    the(await examine(own_redis.url, tmp_path), RISKS[DurabilityRisk.NO_PERSISTENCE])
+    the(await examine(own_redis.url, tmp_path), durability.NO_PERSISTENCE)
     async with client_of(own_redis) as client:
         await client.config_set("save", "3600 1")
-        the(await examine(own_redis.url, tmp_path), RISKS[DurabilityRisk.SNAPSHOTS_ONLY])
+        the(await examine(own_redis.url, tmp_path), durability.SNAPSHOTS_ONLY)
         await client.config_set("appendonly", "yes")
         await client.config_set("maxmemory-policy", "allkeys-lru")
         found = await examine(own_redis.url, tmp_path)
-    assert "everysec" in the(found, RISKS[DurabilityRisk.SYNCED_LATE]).what
-    assert "allkeys-lru" in the(found, RISKS[DurabilityRisk.EVICTION]).what
+    assert "everysec" in the(found, durability.SYNCED_LATE).what
+    assert "allkeys-lru" in the(found, durability.EVICTION).what
 
 
 async def test_a_server_that_hides_its_settings_is_to_be_looked_at(own_redis: RedisServer, tmp_path: Path) -> None:
@@ -98,7 +96,7 @@ async def test_a_server_that_hides_its_settings_is_to_be_looked_at(own_redis: Re
 
     found = await examine(own_redis.url, tmp_path, f", user: nb, password_file: {password}")
 
-    the(found, RISKS[DurabilityRisk.UNKNOWN])
+    the(found, durability.UNKNOWN)
 
 
 async def test_a_default_user_who_may_not_read_the_file_again_is_a_problem(
@@ -113,10 +111,10 @@ async def test_a_default_user_who_may_not_read_the_file_again_is_a_problem(
     with redis.Redis(unix_socket_path=str(own_redis.socket), username="nb", password="secret") as client:
         client.execute_command("ACL", "SETUSER", "default", "reset")
 
-        the(await examine(own_redis.url, tmp_path, settings), RISKS[DurabilityRisk.REPLAY_REFUSED])
+        the(await examine(own_redis.url, tmp_path, settings), durability.REPLAY_REFUSED)
 
         client.execute_command("ACL", "SETUSER", "nb", "-acl|dryrun")
-        the(await examine(own_redis.url, tmp_path, settings), RISKS[DurabilityRisk.REPLAY_UNKNOWN])
+        the(await examine(own_redis.url, tmp_path, settings), durability.REPLAY_UNKNOWN)
 
 
 async def test_the_user_of_the_handbook_may_do_all_that_is_asked(own_redis: RedisServer, tmp_path: Path) -> None:

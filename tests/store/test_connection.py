@@ -10,11 +10,12 @@ import pytest
 
 from nbstream.cli.exit_codes import EX_CONFIG, exit_code
 from nbstream.errors import StoreForbids, StoreUnavailable
-from nbstream.store.connection import ConnectionOptions, DurabilityRisk, durability_risks, open_client
+from nbstream.findings import Finding
+from nbstream.store.connection import ConnectionOptions, durability, durability_risks, open_client
 from nbstream.store.connection.options import TlsOptions
+from nbstream.store.embedded import find_servers
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
-from nbstream.store.server_programs import find_servers
 from tests.harness.daemon import free_port
 from tests.harness.lessons import NOTE
 from tests.harness.programs import missing
@@ -76,10 +77,10 @@ async def test_each_version_of_redis_gets_warnings_about_what_it_could_lose(serv
     redis.start("--maxmemory-policy", "allkeys-lru")
     try:
         async with open_client(ConnectionOptions(redis.url)) as client:
-            not_persistent, may_evict = map(str, await durability_risks(client))
+            not_persistent, may_evict = [found.what for found in await durability_risks(client)]
             await client.config_set("appendonly", "yes")
             await client.config_set("maxmemory-policy", "noeviction")
-            (synced_too_seldom,) = map(str, await durability_risks(client))
+            (synced_too_seldom,) = [found.what for found in await durability_risks(client)]
             await client.config_set("appendfsync", "always")
             assert await durability_risks(client) == []
     finally:
@@ -92,19 +93,22 @@ async def test_each_version_of_redis_gets_warnings_about_what_it_could_lose(serv
 @pytest.mark.parametrize(
     ("wait_replicas", "risks"),
     [
-        (0, [DurabilityRisk.REPLICATED_LATE, DurabilityRisk.WRITES_ALONE, DurabilityRisk.SYNCED_LATE]),
-        (1, [DurabilityRisk.SYNCED_LATE]),
+        (0, [durability.REPLICATED_LATE(value=1), durability.WRITES_ALONE()]),
+        (1, []),
     ],
 )
 async def test_a_failover_may_lose_what_a_replica_has_not_confirmed(
-    own_redis: RedisServer, tmp_path: Path, wait_replicas: int, risks: list[DurabilityRisk]
+    own_redis: RedisServer, tmp_path: Path, wait_replicas: int, risks: list[Finding]
 ) -> None:
     async with replicated(own_redis, tmp_path / "replica") as pair:
         await pair.catch_up()
         await pair.at_primary.config_set("appendonly", "yes")
         await pair.at_primary.config_set("maxmemory-policy", "noeviction")
 
-        assert [found.risk for found in await durability_risks(pair.at_primary, wait_replicas)] == risks
+        assert await durability_risks(pair.at_primary, wait_replicas) == [
+            *risks,
+            durability.SYNCED_LATE(value="everysec"),
+        ]
 
 
 async def test_a_server_that_hides_its_settings_still_says_how_many_replicas_it_has(
@@ -114,9 +118,9 @@ async def test_a_server_that_hides_its_settings_still_says_how_many_replicas_it_
         await pair.catch_up()
         await pair.at_primary.acl_setuser("default", enabled=True, commands=["-config"])
 
-        found = [found.risk for found in await durability_risks(pair.at_primary)]
+        found = await durability_risks(pair.at_primary)
 
-    assert found == [DurabilityRisk.REPLICATED_LATE, DurabilityRisk.UNKNOWN]
+    assert found == [durability.REPLICATED_LATE(value=1), durability.UNKNOWN()]
 
 
 @pytest.mark.parametrize("password", [None, "wrong"])

@@ -1,7 +1,7 @@
 """Connections to Redis: where the primary is, the client that uses it, and what a server could lose."""
 
 from nbstream.store.connection.client import client_of, look_for_primary, open_client
-from nbstream.store.connection.durability import DurabilityRisk, FoundRisk, durability_risks
+from nbstream.store.connection.durability import durability_risks
 from nbstream.store.connection.options import (
     ClusterNodes,
     ConnectionOptions,
@@ -13,8 +13,6 @@ from nbstream.store.connection.primary import Primary, ServerGuard, open_primary
 __all__ = [
     "ClusterNodes",
     "ConnectionOptions",
-    "DurabilityRisk",
-    "FoundRisk",
     "Primary",
     "SentinelNodes",
     "ServerGuard",
