@@ -15,7 +15,7 @@ import uvloop
 from redis.asyncio import Redis
 
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.store.server_programs import find_servers
+from nbstream.store.embedded import find_servers
 from tests.harness.programs import find_program, missing
 from tests.harness.redis.programs import is_built_with_tls, server_programs
 from tests.harness.redis.redis_server import RedisServer

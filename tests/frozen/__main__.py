@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from nbstream.store.server_programs import find_servers
+from nbstream.store.embedded import find_servers
 from tests.frozen.sessions import RECORDINGS, recorded
 from tests.harness.redis.redis_server import RedisServer
 

@@ -20,8 +20,8 @@ import nbstream
 from nbstream.errors import CannotStart, ConfigError, StoreIncompatible, StoreUnavailable
 from nbstream.file_locks import lock_daemon
 from nbstream.server.smtp_replies import error_reply
-from nbstream.store.embedded import EmbeddedRedis
-from nbstream.store.server_programs import (
+from nbstream.store.embedded import (
+    EmbeddedRedis,
     ServerVersion,
     find_servers,
     read_version_record,

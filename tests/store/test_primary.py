@@ -23,10 +23,10 @@ from redis.exceptions import (
 
 from nbstream.errors import StoreNotPrimary, StoreRefuses, StoreUnavailable
 from nbstream.store.connection import ConnectionOptions, Primary, ServerGuard, look_for_primary, open_client
+from nbstream.store.embedded import find_servers
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.model import Model
 from nbstream.store.redis_errors import loss_reason, store_error
-from nbstream.store.server_programs import find_servers
 from tests.harness.lessons import NOTE
 from tests.harness.redis.moving_address import MovingAddress, moving_address
 from tests.harness.redis.redis_server import RedisServer

@@ -23,12 +23,12 @@ from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import ListKind
 from nbstream.store import lua
 from nbstream.store.connection import ConnectionOptions, open_client
+from nbstream.store.embedded import find_servers
 from nbstream.store.lua import lua_script
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch
 from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
 from nbstream.store.sender_lists import StoredSenderLists
-from nbstream.store.server_programs import find_servers
 from nbstream.store.transfer.model_snapshot import ModelSnapshot
 from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS, entry
 from tests.harness.model_archives import export_model, import_model, open_model

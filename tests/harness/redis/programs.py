@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from nbstream.store.server_programs import ServerVersion
+from nbstream.store.embedded import ServerVersion
 from tests.harness.daemon import free_port
 
 _OLDEST_REDIS = (7, 0, 0)  # the first with ``bind-source-addr``, ``cluster-port`` and ``SENTINEL DEBUG``

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from nbstream.store.server_programs import find_servers
+from nbstream.store.embedded import find_servers
 from tests.soak.chaos.report import render_deviations, render_table
 from tests.soak.chaos.run import RunOptions, run_chaos
 from tests.soak.chaos.topologies import TOPOLOGIES
