@@ -16,9 +16,8 @@ Sums (``=name``) are never evicted.
 
 The tokens are selected from the counts in memory, then the ledger is read, then Redis gets the tokens together
 with the counts that they had: a token that was learned since has other counts and stays. Steps are small, because
-Redis does nothing else during a step; several go out at once, because otherwise a writer of many new tokens would
-be faster. Each step is a change in the stream, so every process drops the same tokens, and two daemons that evict
-at once do no harm.
+Redis does nothing else during a step. Each step is a change in the stream, so every process drops the same tokens,
+and two daemons that evict at once do no harm.
 
 What stays exact: the totals are always the sums of the counts, and the vocabulary is always their number; learning
 and unlearning are exact for every token that was not forgotten in between. Unlearning a message of which some
@@ -61,7 +60,6 @@ TARGET_SHARE = 0.85
 
 _SPARE_SHARE = 0.1  # of the limit: how many more tokens are selected than the surplus
 _TOKENS_PER_STEP = 250  # 0.9 ms of Redis in a model of 600,000 tokens; 500 would be 1.5 ms
-_CONCURRENT_STEPS = 4
 _COMPARED_BYTES = 24
 _NOTHING_SECONDS = 10.0  # as after a failover, until what is left has been loaded
 
@@ -133,40 +131,20 @@ class Evictor:
         With None for ``target_size`` only counts below zero are removed. Returns how many tokens were forgotten,
         when the counts in memory have forgotten them too.
         """
-        forgotten, first = 0, 0
-        while first < len(indices):
+        forgotten, columns = 0, candidates.columns
+        for first in range(0, len(indices), _TOKENS_PER_STEP):
             stop_if_cancelled()
-            surplus = (
-                len(indices)
-                if target_size is None
-                else self._vocabulary_size(is_automatic(candidates.columns[0])) - target_size
-            )
-            batch = indices[first : first + max(0, min(surplus, _TOKENS_PER_STEP * _CONCURRENT_STEPS))]
-            if not len(batch):
+            if target_size is not None and self._vocabulary_size(is_automatic(columns[0])) <= target_size:
                 break
-            steps = [batch[start : start + _TOKENS_PER_STEP] for start in range(0, len(batch), _TOKENS_PER_STEP)]
-            # With return_exceptions it returns only when all steps have ended: a failure leaves none running.
-            results = await asyncio.gather(
-                *(self._evict_step(candidates, step, target_size) for step in steps), return_exceptions=True
-            )
-            for result in results:
-                if isinstance(result, BaseException):
-                    raise result
-                forgotten += result
-            first += len(batch)
+            step = indices[first : first + _TOKENS_PER_STEP]
+            tokens = [candidates.tokens[index] for index in step.tolist()]
+            eviction = await self._model.evict(tokens, candidates.counts[step], target_size, columns)
+            if eviction:
+                forgotten += eviction.tokens
+                if target_size is not None:
+                    self._on_evicted(eviction.tokens)
+                await self._counts.wait_until_applied(eviction.change)
         return forgotten
-
-    async def _evict_step(
-        self, candidates: EvictionCandidates, indices: NDArray[np.intp], target_size: int | None
-    ) -> int:
-        tokens = [candidates.tokens[index] for index in indices.tolist()]
-        eviction = await self._model.evict(tokens, candidates.counts[indices], target_size, candidates.columns)
-        if not eviction:
-            return 0
-        if target_size is not None:
-            self._on_evicted(eviction.tokens)
-        await self._counts.wait_until_applied(eviction.change)
-        return eviction.tokens
 
 
 class EvictionCandidates:
