@@ -35,7 +35,6 @@ _STEP = 2000  # counts that are written at once: a few ms of Redis
 _ENTRY_SIZE = 10  # a ledger entry takes as long as so many counts
 _KEYS_PER_STEP = 500
 _TRIES = 3
-_NAMES_IN_ERRORS = 10
 
 
 class ModelImport:
@@ -225,7 +224,7 @@ async def import_archive(
 async def _commit_all(
     imports: list[ModelImport], before_commit: Callable[[Model], Awaitable[object]] | None
 ) -> None:
-    """Commit the imports; the error says which models are there then, which are not, and at which one it ended."""
+    """Commit the imports; the error says which models are there then."""
     try:
         for each in reversed(imports):  # who repeats it after a kill begins with those that are not there yet
             if before_commit:
@@ -236,14 +235,8 @@ async def _commit_all(
         done = [each.model.keys.log_name for each in imports if each.is_committed]
         if not done:
             raise
-        doubtful, *others = [each.model.keys.log_name for each in reversed(imports) if not each.is_committed]
         kind, text = (
             (type(error), error) if isinstance(error, NbstreamError) else (StoreUnavailable, "interrupted")
         )
-        text = f"{text}. Imported as a whole: {_listed(done)}. Perhaps imported, if no answer came: {doubtful}"
-        raise kind(f"{text}. Not imported: {_listed(others)}" if others else text) from error
-
-
-def _listed(names: list[str]) -> str:
-    others = len(names) - _NAMES_IN_ERRORS
-    return ", ".join(names[:_NAMES_IN_ERRORS]) + (f" and {others} others" if others > 0 else "")
+        rest = "Of the others nothing was imported, or the next one as a whole if no answer came"
+        raise kind(f"{text}. Imported as a whole: {', '.join(done)}. {rest}") from error
