@@ -328,18 +328,13 @@ class OwnModelIndex:
         except WatchError as error:
             raise StoreUnavailable(problem) from error
 
-    async def remove_idle(self, until: float) -> int:
-        """Remove the models that were not used after ``until``, and return how many there were."""
-        count, names = 0, await self._idle(until)
-        while names:
-            stop_if_cancelled()
-            await self.remove(names)
-            count, names = count + len(names), await self._idle(until)
-        return count
-
     async def remove_unused(self, days: int) -> None:
         """Remove the models that nobody has used for ``days``."""
-        count = await self.remove_idle(time.time() - _DAY_SECONDS * days)
+        until, count = time.time() - _DAY_SECONDS * days, 0
+        while names := await self._idle(until):
+            stop_if_cancelled()
+            await self.remove(names)
+            count += len(names)
         if count:
             _log.info("removed %d own models that had not been used for %d days", count, days)
 

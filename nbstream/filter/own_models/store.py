@@ -15,6 +15,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts
@@ -179,7 +180,13 @@ class OwnModels:
         self._loading: dict[str, asyncio.Task[OwnCounts]] = {}
         self.listed = ListedModels(client, self._index)
         """The copy of the list of those that were taught."""
-        self._untaught: OrderedDict[str, OwnCounts] = OrderedDict()
+
+        @lru_cache(_MAX_UNTAUGHT)
+        def make_untaught(name: str) -> OwnCounts:
+            nothing = LoadedCounts(make_counts(library), ClassCounts(), PrequentialScores(), NO_CHANGE)
+            return OwnCounts(make_model(name), nothing)
+
+        self._make_untaught = make_untaught
         self.buckets = [BucketFollower(BucketKeys(model, n), client, self.drop) for n in range(BUCKETS)]
         """What keeps the models in memory equal to Redis."""
         self._slots = {bucket.client: asyncio.Semaphore(_MAX_LOADS) for bucket in self.buckets}
@@ -216,13 +223,7 @@ class OwnModels:
         """Return empty counts for an own model that nobody has taught, and that takes no place; else None."""
         if self.listed.may_have(name):
             return None
-        if name not in self._untaught:
-            nothing = LoadedCounts(make_counts(self._library), ClassCounts(), PrequentialScores(), NO_CHANGE)
-            self._untaught[name] = OwnCounts(self._make_model(name), nothing)
-            if len(self._untaught) > _MAX_UNTAUGHT:
-                self._untaught.popitem(last=False)
-        self._untaught.move_to_end(name)
-        return self._untaught[name]
+        return self._make_untaught(name)
 
     async def load(self, name: str, wait_seconds: float = _LOAD_SECONDS) -> OwnCounts:
         """Return the counts of the own model, from memory or from Redis.

@@ -76,11 +76,11 @@ async def test_models_that_nobody_uses_are_removed_and_no_others(client: Redis) 
         for address in (ANN, BOB):
             await (await site.filters.for_teacher(address)).learn(news(1), "ham", "test")
     models, now = OwnModelIndex(client, "test"), time.time()
-    await client.zadd(index_key("test"), {"example.org/ann": now - 100})
+    await client.zadd(index_key("test"), {"example.org/ann": now - 2 * 86_400})
     bobs = own_model(client, "example.org/bob").keys.pattern
     before = {key: await client.dump(key) async for key in client.scan_iter(bobs)}
 
-    assert await models.remove_idle(now - 50) == 1
+    await models.remove_unused(1)
 
     assert [model.name async for model in models.models()] == ["example.org/bob"]
     assert {key: await client.dump(key) async for key in client.scan_iter(bobs)} == before
