@@ -104,41 +104,40 @@ def expected_calibration_error(is_spam: BoolArray, probability: FloatArray, bins
 
 @dataclass(frozen=True, slots=True)
 class IntervalEstimate:
-    """Estimates with the ends of their intervals, three arrays of one shape; nan is unknown."""
+    """An estimate with the ends of its interval; nan is unknown."""
 
-    value: FloatArray
-    lower: FloatArray
-    upper: FloatArray
+    value: float
+    lower: float
+    upper: float
 
-    def scaled(self, factor: float | FloatArray) -> IntervalEstimate:
-        """Return the estimates multiplied by ``factor``, which is not negative."""
+    @classmethod
+    def of_share(cls, count: int, n: int) -> IntervalEstimate:
+        """Return the share of ``count`` out of ``n``, from 0 to 1."""
+        if not n:
+            return cls(math.nan, 0.0, 1.0)
+        middle = (count + _Z**2 / 2) / (n + _Z**2)
+        half_width = _Z / (n + _Z**2) * math.sqrt(count * (n - count) / n + _Z**2 / 4)
+        # For counts of 0 and n the ends are exactly 0 and 1; the rounded formula might be outside of that.
+        lower = max(middle - half_width, 0.0) if count else 0.0
+        return cls(count / n, lower, min(middle + half_width, 1.0) if count < n else 1.0)
+
+    def scaled(self, factor: float) -> IntervalEstimate:
+        """Return the estimate multiplied by ``factor``, which is not negative."""
         return IntervalEstimate(factor * self.value, factor * self.lower, factor * self.upper)
 
+    def __add__(self, other: IntervalEstimate) -> IntervalEstimate:
+        """Return the sum of two independent estimates, with its interval.
 
-def wilson_interval(counts: FloatArray, n: int) -> tuple[FloatArray, FloatArray]:
-    """Return the lower and the upper ends of the intervals of ``counts`` out of ``n``, as shares from 0 to 1."""
-    if not n:
-        return np.zeros_like(counts), np.ones_like(counts)
-    middle = (counts + _Z**2 / 2) / (n + _Z**2)
-    half_width = _Z / (n + _Z**2) * np.sqrt(counts * (n - counts) / n + _Z**2 / 4)
-    # For counts of 0 and n the ends are exactly 0 and 1; the rounded formula might be outside of that.
-    lower, upper = np.maximum(middle - half_width, 0.0), np.minimum(middle + half_width, 1.0)
-    return np.where(counts == 0, 0.0, lower), np.where(counts == n, 1.0, upper)
-
-
-def sum_estimate(a: IntervalEstimate, b: IntervalEstimate) -> IntervalEstimate:
-    """Return the sum of two independent estimates, with its interval.
-
-    The distance of each end is the root of the sum of the squared distances of the two ends on that side (Zou,
-    Donner, "Construction of confidence limits about effect measures", 2008). With Wilson's ends this is valid at
-    rates near 0, too.
-    """
-    total = a.value + b.value
-    return IntervalEstimate(
-        total,
-        total - np.hypot(a.value - a.lower, b.value - b.lower),
-        total + np.hypot(a.upper - a.value, b.upper - b.value),
-    )
+        The distance of each end is the root of the sum of the squared distances of the two ends on that side (Zou,
+        Donner, "Construction of confidence limits about effect measures", 2008). With Wilson's ends this is valid
+        at rates near 0, too.
+        """
+        total = self.value + other.value
+        return IntervalEstimate(
+            total,
+            total - math.hypot(self.value - self.lower, other.value - other.lower),
+            total + math.hypot(self.upper - self.value, other.upper - other.value),
+        )
 
 
 def overdrawn_p_value(n: int, rate: float, lost: int) -> float:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from nbstream.evaluation.measures import IntervalEstimate
-    from nbstream.evaluation.threshold_choices import ThresholdChoice, TuningResult
+    from nbstream.evaluation.tuning import ThresholdChoice, TuningResult
 
 SCORES_NOTE = "Each message counts by the probability that it had before its label, from the model as it was then."
 BIASED_SAMPLE_TEXT = (
@@ -177,28 +177,32 @@ def histogram_columns(tuning: TuningResult) -> list[Column]:
 def threshold_columns(tuning: TuningResult) -> list[Column]:
     """Return the table of all choices, by their thresholds."""
     choices, cost_ratio = tuning.by_threshold(), tuning.cost_ratio
-    lost = [_Percentage.of(choice.error_counts.ham_called_spam_rate()) for choice in choices]
-    missed = [_Percentage.of(choice.error_counts.spam_missed_rate()) for choice in choices]
-    cost = [_Percentage.of(choice.error_counts.relative_cost(cost_ratio)) for choice in choices]
+    lost = [choice.error_counts.ham_called_spam_rate() for choice in choices]
+    missed = [choice.error_counts.spam_missed_rate() for choice in choices]
+    cost = [choice.error_counts.relative_cost(cost_ratio) for choice in choices]
     return [
         Column(0, "threshold", [choice.name for choice in choices]),
         Column(1, "from P", [format_threshold_rounded_up(choice.spam_threshold) for choice in choices]),
-        Column(4, "ham called spam", [f"{choice.error_counts.ham_called_spam[0]:,}" for choice in choices]),
-        Column(2, "% of ham", [percentage.format_value(3) for percentage in lost]),
-        Column(8, "95 %", [percentage.format_interval(3) for percentage in lost]),
-        Column(5, "spam missed", [f"{choice.error_counts.spam_missed[0]:,}" for choice in choices]),
-        Column(3, "% of spam", [percentage.format_value(2) for percentage in missed]),
-        Column(9, "95 %", [percentage.format_interval(2) for percentage in missed]),
-        Column(6, "unsure", [f"{choice.unsure_counts.ham + choice.unsure_counts.spam:,}" for choice in choices]),
-        Column(7, f"cost at {cost_ratio:.3g}", [percentage.format_value(2) for percentage in cost]),
+        Column(4, "ham called spam", [f"{choice.error_counts.ham_called_spam:,}" for choice in choices]),
+        Column(2, "% of ham", [_format_value(each, 3) for each in lost]),
+        Column(8, "95 %", [_format_interval(each, 3) for each in lost]),
+        Column(5, "spam missed", [f"{choice.error_counts.spam_missed:,}" for choice in choices]),
+        Column(3, "% of spam", [_format_value(each, 2) for each in missed]),
+        Column(9, "95 %", [_format_interval(each, 2) for each in missed]),
+        Column(
+            6,
+            "unsure",
+            [f"{choice.error_counts.ham_unsure + choice.error_counts.spam_unsure:,}" for choice in choices],
+        ),
+        Column(7, f"cost at {cost_ratio:.3g}", [_format_value(each, 2) for each in cost]),
     ]
 
 
 def choice_members(choice: ThresholdChoice, cost_ratio: float) -> dict[str, Any]:
     """Return the members of the JSON object of one choice; null is unknown, or a threshold out of reach."""
-    lost = _Percentage.of(choice.error_counts.ham_called_spam_rate())
-    missed = _Percentage.of(choice.error_counts.spam_missed_rate())
-    cost = _Percentage.of(choice.error_counts.relative_cost(cost_ratio))
+    lost = choice.error_counts.ham_called_spam_rate()
+    missed = choice.error_counts.spam_missed_rate()
+    cost = choice.error_counts.relative_cost(cost_ratio)
     thresholds = choice.thresholds
     return {
         "name": choice.name,
@@ -207,18 +211,18 @@ def choice_members(choice: ThresholdChoice, cost_ratio: float) -> dict[str, Any]
         "spam_from": finite_or_none(thresholds.spam),
         "reject_from": finite_or_none(thresholds.reject or math.inf),
         "guarantee": thresholds.guarantee or None,
-        "ham_called_spam": int(choice.error_counts.ham_called_spam[0]),
-        "ham_called_spam_percent": lost.value,
-        "ham_called_spam_percent_95": lost.interval,
-        "spam_missed": int(choice.error_counts.spam_missed[0]),
-        "spam_missed_percent": missed.value,
-        "spam_missed_percent_95": missed.interval,
-        "ham_unsure": choice.unsure_counts.ham,
-        "spam_unsure": choice.unsure_counts.spam,
-        "ham_rejected": choice.rejected_counts.ham,
-        "spam_rejected": choice.rejected_counts.spam,
-        "cost_percent": cost.value,
-        "cost_percent_95": cost.interval,
+        "ham_called_spam": choice.error_counts.ham_called_spam,
+        "ham_called_spam_percent": _percent(lost.value),
+        "ham_called_spam_percent_95": _interval(lost),
+        "spam_missed": choice.error_counts.spam_missed,
+        "spam_missed_percent": _percent(missed.value),
+        "spam_missed_percent_95": _interval(missed),
+        "ham_unsure": choice.error_counts.ham_unsure,
+        "spam_unsure": choice.error_counts.spam_unsure,
+        "ham_rejected": choice.error_counts.ham_rejected,
+        "spam_rejected": choice.error_counts.spam_rejected,
+        "cost_percent": _percent(cost.value),
+        "cost_percent_95": _interval(cost),
         "answer": describe_choice(choice),
         "moves": [
             {"label": label, "was": before, "would": after, "messages": count}
@@ -227,23 +231,19 @@ def choice_members(choice: ThresholdChoice, cost_ratio: float) -> dict[str, Any]
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Percentage:
-    """An estimate in percent and the two ends of its interval; both are None if it is unknown."""
+def _percent(value: float) -> float | None:
+    return finite_or_none(100 * value)
 
-    value: float | None
-    interval: tuple[float, float] | None
 
-    @classmethod
-    def of(cls, estimate: IntervalEstimate) -> _Percentage:
-        """Return the only value of an estimate of shape (1,)."""
-        percent = estimate.scaled(100)
-        value = finite_or_none(float(percent.value[0]))
-        interval = None if value is None else (float(percent.lower[0]), float(percent.upper[0]))
-        return cls(value, interval)
+def _interval(estimate: IntervalEstimate) -> tuple[float, float] | None:
+    """Return the ends of an interval in percent, None where the estimate is unknown."""
+    return None if math.isnan(estimate.value) else (100 * estimate.lower, 100 * estimate.upper)
 
-    def format_value(self, digits: int) -> str:
-        return "-" if self.value is None else f"{self.value:.{digits}f}"
 
-    def format_interval(self, digits: int) -> str:
-        return "-" if self.interval is None else " to ".join(f"{end:.{digits}f}" for end in self.interval)
+def _format_value(estimate: IntervalEstimate, digits: int) -> str:
+    return "-" if math.isnan(estimate.value) else f"{100 * estimate.value:.{digits}f}"
+
+
+def _format_interval(estimate: IntervalEstimate, digits: int) -> str:
+    interval = _interval(estimate)
+    return "-" if interval is None else " to ".join(f"{end:.{digits}f}" for end in interval)

@@ -17,13 +17,22 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from nbstream.evaluation import measures
+from nbstream.evaluation.measures import IntervalEstimate
+from nbstream.policy.thresholds import (
+    FalsePositiveBudget,
+    ThresholdPolicy,
+    budget_guarantees,
+    only_errors_are_labelled,
+)
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from nbstream.evaluation.measures import FloatArray, IntervalEstimate
+    from nbstream.evaluation.measures import FloatArray
+    from nbstream.policy.recipient_rules import RecipientRules
     from nbstream.policy.thresholds import PrequentialScores, ScoreWindow
     from nbstream.policy.verdict import Thresholds
 
@@ -67,26 +76,26 @@ def _labelled_after(window: ScoreWindow, at: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class ErrorCounts:
-    """The errors at several thresholds.
-
-    ``ham`` and ``spam`` are the numbers of messages. ``ham_called_spam`` and ``spam_missed`` are counts of shape
-    (thresholds,).
-    """
+    """The numbers of ham and of spam, and how many of each would have had which verdict by some thresholds."""
 
     ham: int
     spam: int
-    ham_called_spam: IntArray
-    spam_missed: IntArray
+    ham_called_spam: int
+    spam_missed: int
+    ham_unsure: int
+    spam_unsure: int
+    ham_rejected: int
+    spam_rejected: int
 
     def ham_called_spam_rate(self) -> IntervalEstimate:
         """Return the share of ham called spam, with its interval; the share is nan without ham."""
-        return _estimate_share(self.ham_called_spam, self.ham)
+        return IntervalEstimate.of_share(self.ham_called_spam, self.ham)
 
     def spam_missed_rate(self) -> IntervalEstimate:
         """Return the share of spam missed, with its interval; the share is nan without spam."""
-        return _estimate_share(self.spam_missed, self.spam)
+        return IntervalEstimate.of_share(self.spam_missed, self.spam)
 
-    def relative_cost(self, ratio: float | FloatArray) -> IntervalEstimate:
+    def relative_cost(self, ratio: float) -> IntervalEstimate:
         """Return the cost of the errors, with its interval, if a lost ham costs as much as ``ratio`` missed spam.
 
         It is a share of the cost without any filter, which misses all spam: (ratio x ham called spam + spam
@@ -94,16 +103,8 @@ class ErrorCounts:
         naive Bayesian and keyword-based anti-spam filtering", 2000). The numbers of ham and spam are taken as
         given. It is nan without ham or without spam.
         """
-        weight_of_ham = ratio * np.float64(self.ham / self.spam if self.spam else math.nan)
-        return measures.sum_estimate(self.ham_called_spam_rate().scaled(weight_of_ham), self.spam_missed_rate())
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictCounts:
-    """The numbers of ham and of spam that get one verdict."""
-
-    ham: int
-    spam: int
+        weight_of_ham = ratio * (self.ham / self.spam if self.spam else math.nan)
+        return self.ham_called_spam_rate().scaled(weight_of_ham) + self.spam_missed_rate()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,36 +127,22 @@ def score_classes(sample: LabelledSample) -> list[ScoreClass]:
     return list(map(ScoreClass, _CLASS_EDGES, (*_CLASS_EDGES[1:], 1.0), *counts))
 
 
-def count_errors(sample: LabelledSample, thresholds: FloatArray) -> ErrorCounts:
-    """Return the errors if a message is called spam from each of ``thresholds`` on."""
-    hams, spams = sample.hams, sample.spams
-    return ErrorCounts(
-        ham=len(hams),
-        spam=len(spams),
-        ham_called_spam=len(hams) - np.searchsorted(hams, thresholds).astype(np.int64),
-        spam_missed=np.searchsorted(spams, thresholds).astype(np.int64),
+def count_errors(sample: LabelledSample, thresholds: Thresholds) -> ErrorCounts:
+    """Return what these thresholds would have made of the sample."""
+    edges = np.array(_edges(thresholds))
+    of_ham, of_spam = (
+        [len(p) - i for i in np.searchsorted(p, edges).tolist()] for p in (sample.hams, sample.spams)
     )
-
-
-def count_errors_at(sample: LabelledSample, thresholds: Thresholds) -> ErrorCounts:
-    """Return the errors for one set of thresholds; the arrays have shape (1,)."""
-    return count_errors(sample, np.array([thresholds.spam]))
-
-
-def count_unsure(sample: LabelledSample, thresholds: Thresholds) -> VerdictCounts:
-    """Return how many messages would have been called unsure."""
-    return _count_between(sample, thresholds.unsure, thresholds.spam)
-
-
-def count_rejected(sample: LabelledSample, thresholds: Thresholds) -> VerdictCounts:
-    """Return how many messages would have been refused."""
-    return _count_between(sample, math.inf if thresholds.reject is None else thresholds.reject, math.inf)
-
-
-def _count_between(sample: LabelledSample, low: float, high: float) -> VerdictCounts:
-    edges = np.array([low, high])
-    ham, spam = (int(_counts_between(edges, p)[0]) for p in (sample.hams, sample.spams))
-    return VerdictCounts(ham, spam)
+    return ErrorCounts(
+        ham=len(sample.hams),
+        spam=len(sample.spams),
+        ham_called_spam=of_ham[1],
+        spam_missed=len(sample.spams) - of_spam[1],
+        ham_unsure=of_ham[0] - of_ham[1],
+        spam_unsure=of_spam[0] - of_spam[1],
+        ham_rejected=of_ham[2],
+        spam_rejected=of_spam[2],
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +206,123 @@ def _counts_between(edges: FloatArray, ascending: FloatArray) -> IntArray:
     return np.diff(starts, append=len(ascending))
 
 
-def _estimate_share(counts: IntArray, n: int) -> IntervalEstimate:
-    share = counts / n if n else np.full(len(counts), math.nan)
-    return measures.IntervalEstimate(share, *measures.wilson_interval(counts.astype(np.float64), n))
+# The thresholds that are compared on the same mail: those of policies, of budgets, and fixed ones.
+
+BUDGET_RATES = (0.05, 0.01, 0.005, 0.001, 0.0005, 0.0001)
+"""False-positive budgets: shares of the ham that may be called spam."""
+
+FIXED_THRESHOLDS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
+"""P(spam); each is the best one if a lost ham costs as much as 1, 9, 19, 99, 999 or 9999 missed spam."""
+
+_DEFAULT_COST_RATIO = 19.0
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdChoice:
+    """One set of thresholds, what it would have done, and what it changes compared with the present one.
+
+    ``setting`` is the line of the configuration's ``verdict`` section that sets it.
+    """
+
+    name: str
+    setting: str
+    thresholds: Thresholds
+    error_counts: ErrorCounts
+    verdict_changes: VerdictChanges
+
+    @property
+    def spam_threshold(self) -> float:
+        """The P(spam) from which a message is called spam or rejected; infinite if it never is."""
+        return self.thresholds.spam
+
+
+@dataclass(frozen=True, slots=True)
+class TuningResult:
+    """The stored prequential scores, and what each choice of thresholds would have made of them.
+
+    ``cost_ratio`` is the cost of a lost ham, in missed spam. ``is_biased`` says that the ham of the sample is not
+    like all ham (see ``policy.thresholds``). ``others`` are policies that somebody named, beside the present one.
+    """
+
+    sample: LabelledSample
+    is_biased: bool
+    cost_ratio: float
+    present: ThresholdChoice
+    others: Sequence[ThresholdChoice]
+    budgets: Sequence[ThresholdChoice]
+    fixed: Sequence[ThresholdChoice]
+
+    @property
+    def policies(self) -> Sequence[ThresholdChoice]:
+        """The present policy, and the others."""
+        return [self.present, *self.others]
+
+    def by_threshold(self) -> list[ThresholdChoice]:
+        """Return the rows of a table: the policies, and each choice with another threshold, the lowest first."""
+        budgets = [choice for choice in self.budgets if math.isfinite(choice.spam_threshold)]
+        policy_thresholds = {choice.spam_threshold for choice in self.policies}
+        fixed = [choice for choice in self.fixed if choice.spam_threshold not in policy_thresholds]
+        return sorted([*self.policies, *budgets, *fixed], key=lambda choice: choice.spam_threshold)
+
+
+def policies_of_rules(rules: RecipientRules) -> list[tuple[str, ThresholdPolicy]]:
+    """Return the policies of rules that differ from that at the top of the file, with their names."""
+    policies = [(f"for {rule.pattern.text}", rule.treatment.policy) for rule in rules.rules]
+    return [(name, policy) for name, policy in policies if policy != rules.default.policy]
+
+
+def compare_thresholds(
+    prequential_scores: PrequentialScores,
+    present: ThresholdPolicy,
+    others: Sequence[tuple[str, ThresholdPolicy]] = (),
+    learned_at: float = -math.inf,
+) -> TuningResult:
+    """Compare all choices on what was labelled after ``learned_at``, in seconds since the epoch.
+
+    ``others`` are further policies with their names.
+    """
+    ham, sample = prequential_scores["ham"], LabelledSample.from_prequential_scores(prequential_scores, learned_at)
+    rates = {*BUDGET_RATES, *(rate for _, policy in (("", present), *others) for rate in policy.budget_rates)}
+    guarantees = budget_guarantees(ham, rates)
+
+    def thresholds_of(policy: ThresholdPolicy) -> Thresholds:
+        return policy.resolve_thresholds({rate: guarantees[rate] for rate in policy.budget_rates})
+
+    def choose(name: str, policy: ThresholdPolicy) -> ThresholdChoice:
+        thresholds = thresholds_of(policy)
+        return ThresholdChoice(
+            name=name,
+            setting=_setting(policy),
+            thresholds=thresholds,
+            error_counts=count_errors(sample, thresholds),
+            verdict_changes=compare_verdicts(sample, thresholds_of(present), thresholds),
+        )
+
+    return TuningResult(
+        sample=sample,
+        is_biased=only_errors_are_labelled(ham),
+        cost_ratio=cost_ratio(present),
+        present=choose("present", present),
+        others=[choose(*other) for other in others],
+        budgets=[
+            choose(f"budget {rate:g}", ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)))
+            for rate in BUDGET_RATES
+        ],
+        fixed=[choose(f"fixed {p:g}", ThresholdPolicy(min(present.unsure, p), p)) for p in FIXED_THRESHOLDS],
+    )
+
+
+def cost_ratio(policy: ThresholdPolicy) -> float:
+    """Return the cost of a lost ham, in missed spam, for which a fixed threshold P is right, P / (1 - P).
+
+    For a budget it is 19.
+    """
+    if isinstance(policy.spam, FalsePositiveBudget) or policy.spam >= 1:
+        return _DEFAULT_COST_RATIO
+    return round(policy.spam / (1 - policy.spam), 6)
+
+
+def _setting(policy: ThresholdPolicy) -> str:
+    if isinstance(policy.spam, FalsePositiveBudget):
+        return f"max_false_positive_rate: {policy.spam.rate:g}"
+    return f"spam: {policy.spam:g}"

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.evaluation.measures import IntervalEstimate, sum_estimate, wilson_interval
+from nbstream.evaluation.measures import IntervalEstimate
 
 counted = st.integers(1, 30_000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 
 
 def ends(count: int, n: int) -> tuple[float, float]:
-    low, high = wilson_interval(np.array([float(count)]), n)
-    return float(low[0]), float(high[0])
+    estimate = IntervalEstimate.of_share(count, n)
+    return estimate.lower, estimate.upper
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_the_ends_are_the_rates_at_which_the_count_is_just_196_deviations_off(ca
 @pytest.mark.parametrize("rate", [0.0005, 0.001, 0.005, 0.02, 0.3, 0.5])
 def test_the_rate_lies_inside_about_95_times_in_100(rate: float) -> None:
     n = 8000
-    low, high = wilson_interval(np.arange(n + 1, dtype=np.float64), n)
+    low, high = np.array([ends(k, n) for k in range(n + 1)]).T
     chance = np.array(
         [
             math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
@@ -64,11 +65,9 @@ def test_without_messages_the_interval_is_from_0_to_1() -> None:
 
 
 def test_a_certain_summand_moves_the_interval_and_two_equal_ones_widen_it_by_a_root() -> None:
-    rate = IntervalEstimate(np.array([0.3]), np.array([0.2]), np.array([0.5]))
-    certain = IntervalEstimate(np.array([0.1]), np.array([0.1]), np.array([0.1]))
+    rate, certain = IntervalEstimate(0.3, 0.2, 0.5), IntervalEstimate(0.1, 0.1, 0.1)
 
-    moved, widened = sum_estimate(rate, certain), sum_estimate(rate, rate)
+    moved, widened = rate + certain, rate + rate
 
-    assert [moved.value[0], moved.lower[0], moved.upper[0]] == pytest.approx([0.4, 0.3, 0.6])
-    ends = [0.6 - 0.1 * math.sqrt(2), 0.6 + 0.2 * math.sqrt(2)]
-    assert [widened.value[0], widened.lower[0], widened.upper[0]] == pytest.approx([0.6, *ends])
+    assert astuple(moved) == pytest.approx((0.4, 0.3, 0.6))
+    assert astuple(widened) == pytest.approx((0.6, 0.6 - 0.1 * math.sqrt(2), 0.6 + 0.2 * math.sqrt(2)))

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.evaluation.threshold_choices import (
+from nbstream.evaluation.threshold_report import (
+    describe_choice,
+    format_threshold_rounded_up,
+    render_text,
+)
+from nbstream.evaluation.tuning import (
     BUDGET_RATES,
     FIXED_THRESHOLDS,
     ThresholdChoice,
     TuningResult,
     compare_thresholds,
     policies_of_rules,
-)
-from nbstream.evaluation.threshold_report import (
-    describe_choice,
-    format_threshold_rounded_up,
-    render_text,
 )
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
@@ -41,7 +41,7 @@ def budget_choices(result: TuningResult) -> dict[float, ThresholdChoice]:
 def test_a_budget_is_kept_and_a_smaller_one_loses_less_ham() -> None:
     result = compare_thresholds(random_scores(12_000, 8_000), PRESENT)
 
-    counts = [int(choice.error_counts.ham_called_spam[0]) for choice in result.budgets]
+    counts = [choice.error_counts.ham_called_spam for choice in result.budgets]
     for rate, count in zip(BUDGET_RATES, counts, strict=True):
         assert count <= rate * 12_000
     assert counts == sorted(counts, reverse=True)

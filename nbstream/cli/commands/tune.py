@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_policy, make_rules
-from nbstream.evaluation import threshold_choices, threshold_report
+from nbstream.evaluation import threshold_report, tuning
 from nbstream.policy.verdict import ModelState
 from nbstream.terminal import (
     is_styled,
@@ -35,13 +35,13 @@ async def run(options: argparse.Namespace, output: Output) -> None:
     if options.other:
         name = printable(options.other.name)[-_NAME_LENGTH:]
         others = [(f"with {name}", make_policy(config.load_settings(options.other)))]
-    others += threshold_choices.policies_of_rules(make_rules(settings))
+    others += tuning.policies_of_rules(make_rules(settings))
     async with open_one_shot_filter(settings) as (_, model):
         prequential_scores = await model.prequential_scores()
         learned = (await model.totals()).messages_by_label()
     learned_at = prequential_scores.learned_at(ModelState(learned, settings.model.messages_needed))
-    tuning = threshold_choices.compare_thresholds(prequential_scores, make_policy(settings), others, learned_at)
-    for warning in threshold_report.sample_warnings(tuning, settings.model.name):
+    result = tuning.compare_thresholds(prequential_scores, make_policy(settings), others, learned_at)
+    for warning in threshold_report.sample_warnings(result, settings.model.name):
         print_error(warning)
-    text = threshold_report.render_text(tuning, settings.model.name, width=terminal_columns(), bold=is_styled())
-    output.show(text, threshold_report.members(tuning, settings.model.name), styled=True)
+    text = threshold_report.render_text(result, settings.model.name, width=terminal_columns(), bold=is_styled())
+    output.show(text, threshold_report.members(result, settings.model.name), styled=True)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from nbstream.evaluation.threshold_choices import compare_thresholds, policies_of_rules
 from nbstream.evaluation.threshold_report import sample_warnings, threshold_columns
-from nbstream.evaluation.tuning import score_classes
+from nbstream.evaluation.tuning import compare_thresholds, policies_of_rules, score_classes
 from nbstream.policy.verdict import format_threshold
 from nbstream.web.admin.charts import Frame, Scale, coordinate, log_odds, tick_label
 from nbstream.web.requests import Page, PageRefused, PageRequest, PageRoute, View

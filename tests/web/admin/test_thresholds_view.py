@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.evaluation.threshold_choices import compare_thresholds, policies_of_rules
 from nbstream.evaluation.threshold_report import threshold_columns
-from nbstream.evaluation.tuning import LabelledSample, score_classes
+from nbstream.evaluation.tuning import LabelledSample, compare_thresholds, policies_of_rules, score_classes
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
