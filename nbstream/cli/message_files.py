@@ -84,25 +84,6 @@ def unknown_id_error(message_id: str) -> InputError:
     return InputError(f"{message_id}: unknown id, no daemon remembers it; give the message itself")
 
 
-def count_messages(paths: Iterable[str]) -> int | None:
-    """Return how many messages there are; None where only reading shows it (standard input, a pipe, an mbox)."""
-    total = 0
-    for path in paths:
-        for file in _list_files(path, []):
-            try:
-                if file == STANDARD_INPUT or _is_special(Path(file)) or _is_mbox(file):
-                    return None
-            except OSError:
-                continue
-            total += 1
-    return total
-
-
-def _is_mbox(file: str) -> bool:
-    with Path(file).open("rb") as stream:
-        return stream.read(len(mbox.MBOX_START)) == mbox.MBOX_START
-
-
 def _list_files(path: str, errors: list[NbstreamError]) -> Iterator[str]:
     """Yield the path itself, or the files of a Maildir, or all files in a folder, sorted.
 

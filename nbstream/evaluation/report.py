@@ -7,8 +7,8 @@ was lost later; if it never was, all messages count.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from nbstream.evaluation import measures
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nbstream.evaluation.measures import BoolArray, FloatArray
     from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow
@@ -84,155 +84,11 @@ class BudgetOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class FirstContacts:
-    """The ham that is the first of its sender domain in the stream, beside all other ham.
-
-    ``lost`` are those of them that were called spam.
-    """
-
-    ham: int
-    lost: int
-    other_ham: int
-    other_lost: int
-
-    @classmethod
-    def from_arrays(cls, rows: RowArrays) -> FirstContacts:
-        """Return the counts of these rows."""
-        lost, first = rows.called_spam & ~rows.is_spam, rows.is_first_contact
-        ham, ham_lost = int(first.sum()), int((lost & first).sum())
-        return cls(ham, ham_lost, int((~rows.is_spam).sum()) - ham, int(lost.sum()) - ham_lost)
-
-    def to_text(self) -> str:
-        """Return the counts as one line of text."""
-        return (
-            f"ham lost: {self.lost} of the {self.ham} that were the first of their sender domain, "
-            f"{self.other_lost} of the other {self.other_ham}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictRates:
-    """The verdicts of one filter: the ham it calls spam, the spam it misses, and what it is unsure of."""
-
-    filter: str
-    hm_percent: float | None
-    sm_percent: float | None
-    unsure_percent: float | None
-
-    @classmethod
-    def of(cls, filter_name: str, is_spam: BoolArray, verdicts: Sequence[Verdict | None]) -> VerdictRates:
-        """Return the rates of ``verdicts``, one for each message."""
-        called_spam = np.array([verdict is not None and verdict.is_spam for verdict in verdicts], dtype=np.bool_)
-        unsure = 100.0 * verdicts.count(Verdict.UNSURE) / len(verdicts) if verdicts else None
-        hm = measures.hm_percent(is_spam, called_spam)
-        return cls(filter_name, hm, measures.sm_percent(is_spam, called_spam), unsure)
-
-
-@dataclass(frozen=True, slots=True)
-class OtherFilterReport:
-    """This filter and another one, named after its field, on the ``messages`` that both have judged."""
-
-    messages: int
-    ours: VerdictRates
-    theirs: VerdictRates
-
-    @classmethod
-    def from_rows(cls, rows: Sequence[EvaluationRow], field_name: str) -> OtherFilterReport:
-        """Return the report on those of ``rows`` that have a verdict of the other filter."""
-        judged = [row for row in rows if row.other_verdict is not None]
-        is_spam = np.array([row.label == "spam" for row in judged], dtype=np.bool_)
-        ours = VerdictRates.of("nbstream", is_spam, [row.verdict for row in judged])
-        return cls(len(judged), ours, VerdictRates.of(field_name, is_spam, [row.other_verdict for row in judged]))
-
-    def to_text(self) -> str:
-        """Return the report as a table."""
-        both = (self.ours, self.theirs)
-        width = max(len(rates.filter) for rates in both)
-        lines = [f"{self.messages} with a verdict in {self.theirs.filter}:"]
-        lines.append(f"{'':{width}} {'hm':>9}   {'sm':>9}   {'unsure':>9}")
-        for rates in both:
-            shares = (rates.hm_percent, rates.sm_percent, rates.unsure_percent)
-            lines.append(
-                f"{rates.filter:{width}} " + " ".join(f"{_format_number(share, 2):>9} %" for share in shares)
-            )
-        return "\n".join(lines)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class EvaluationReport:
-    """The measures, under their names in JSON; None is undefined.
+    """The measures of a run: ``members`` under their names in JSON, None for what is undefined, and ``lines``."""
 
-    ``messages``, ``spam``, ``ham`` and all percentages are of the measured messages, the others of the whole
-    stream. ``learned`` is the number of labels that changed the model, ``autolearned`` that of messages learned
-    without a label. Of the labels that were given after the first ``taught`` messages, ``corrections`` were of
-    messages in the wrong folder: ham called spam, or spam called anything else. ``contradictions`` of them were on
-    the other side of ``unsure`` than the check, and after ``believed_percent`` of these the message was on the
-    label's side, or would be if the label were reinforced (``believed_twice_percent``). ``first_verdict`` is the
-    number of the first message for which the model had learned enough. ``first_contacts`` are of the measured
-    messages. ``threshold_path`` has the thresholds at every thousandth message, ``budget`` the outcome of the
-    budget for spam, or None if there was no budget. ``other`` compares the measured messages with the verdicts of
-    another filter, or is None.
-    """
-
-    messages: int
-    spam: int
-    ham: int
-    learned: int
-    autolearned: int
-    first_verdict: int | None
-    first_contacts: FirstContacts
-    corrections: int
-    contradictions: int
-    believed_percent: float | None
-    believed_twice_percent: float | None
-    one_minus_auc_percent: float | None
-    hm_percent: float | None
-    sm_percent: float | None
-    lam_percent: float | None
-    fn_at_fp_0_1_percent: float | None
-    fn_at_fp_0_5_percent: float | None
-    expected_calibration_error: float | None
-    seconds_per_message: float | None
-    tokens_per_message: float | None
-    regime: str
-    seed: int
-    label_noise: float
-    taught: int
-    skip: int
-    limit: int | None
-    threshold_path: list[dict[str, float | int | None]]
-    budget: BudgetOutcome | None
-    other: OtherFilterReport | None
-
-    def to_text(self) -> str:
-        """Return the report as a few lines of text."""
-        of_contradictions = f"% of {self.contradictions}"
-        measures_to_show = [
-            ("1 - area under the ROC curve", self.one_minus_auc_percent, 4, "%"),
-            ("ham called spam (hm)", self.hm_percent, 2, "%"),
-            ("spam missed (sm; unsure is a miss)", self.sm_percent, 2, "%"),
-            ("their logit average (lam)", self.lam_percent, 2, "%"),
-            ("spam missed at 0.1 % of the ham lost", self.fn_at_fp_0_1_percent, 2, "%"),
-            ("spam missed at 0.5 % of the ham lost", self.fn_at_fp_0_5_percent, 2, "%"),
-            ("expected calibration error", self.expected_calibration_error, 4, ""),
-            ("milliseconds a message", _multiply(self.seconds_per_message, 1000), 2, ""),
-            ("tokens learned of a message", self.tokens_per_message, 0, ""),
-            ("corrections: labels of mail in the wrong folder", self.corrections, 0, ""),
-            ("contradictions believed at once", self.believed_percent, 2, of_contradictions),
-            ("contradictions believed when said twice", self.believed_twice_percent, 2, of_contradictions),
-            ("first message with a verdict", self.first_verdict, 0, ""),
-        ]
-        if self.autolearned:
-            measures_to_show.append(("learned without a label", self.autolearned, 0, ""))
-        width = max(len(name) for name, *_ in measures_to_show)
-        heading = f"{self.messages} measured: {self.spam} spam, {self.ham} ham; {self.learned} learned"
-        lines = [
-            f"{name:{width}} {_format_number(value, digits):>9} {unit}".rstrip()
-            for name, value, digits, unit in measures_to_show
-        ]
-        budget = [self.budget.to_text()] if self.budget else []
-        other = [self.other.to_text()] if self.other else []
-        return "\n".join([f"{heading} ({self.regime})", *lines, self.first_contacts.to_text(), *budget, *other])
+    members: dict[str, Any]
+    lines: Sequence[str]
 
 
 def build_report(
@@ -244,43 +100,120 @@ def build_report(
 ) -> EvaluationReport:
     """Return the report on ``result`` without its first ``skip`` messages.
 
-    ``limit`` is only reported. ``budget`` is the rate of the budget that was to be kept, or None.
+    ``limit`` is only reported. ``budget`` is the rate of the budget that was to be kept, or None. All percentages
+    and the numbers of messages are of the measured messages, the other members of the whole stream:
+    docs/guides/evaluate-and-tune.md says what each of them is.
     """
-    columns = RowArrays.from_rows(result.rows[skip:])
-    spam = int(columns.is_spam.sum())
-    return EvaluationReport(
-        messages=len(columns.is_spam),
-        spam=spam,
-        ham=len(columns.is_spam) - spam,
-        learned=result.learned,
-        autolearned=result.autolearned,
-        first_verdict=result.first_verdict,
-        first_contacts=FirstContacts.from_arrays(columns),
-        corrections=result.labels.corrections,
-        contradictions=result.labels.contradictions,
-        believed_percent=result.labels.believed_percent,
-        believed_twice_percent=result.labels.believed_twice_percent,
-        one_minus_auc_percent=measures.one_minus_auc_percent(columns.is_spam, columns.score),
-        hm_percent=measures.hm_percent(columns.is_spam, columns.called_spam),
-        sm_percent=measures.sm_percent(columns.is_spam, columns.called_spam),
-        lam_percent=measures.lam_percent(columns.is_spam, columns.called_spam),
-        fn_at_fp_0_1_percent=measures.fn_at_fp_percent(columns.is_spam, columns.score, 0.001),
-        fn_at_fp_0_5_percent=measures.fn_at_fp_percent(columns.is_spam, columns.score, 0.005),
-        expected_calibration_error=measures.expected_calibration_error(columns.is_spam, columns.probability),
-        seconds_per_message=result.seconds / len(result.rows) if result.rows else None,
-        tokens_per_message=result.tokens_per_message,
-        regime=options.regime,
-        seed=options.seed,
-        label_noise=options.label_noise,
-        taught=options.taught_messages,
-        skip=skip,
-        limit=limit,
-        threshold_path=threshold_path(result.rows),
-        budget=None if budget is None else budget_outcome(result.rows, budget),
-        other=OtherFilterReport.from_rows(result.rows[skip:], options.other_field)
-        if options.other_field
-        else None,
+    rows, labels = result.rows[skip:], result.labels
+    columns = RowArrays.from_rows(rows)
+    is_spam, spam = columns.is_spam, int(columns.is_spam.sum())
+    outcome = None if budget is None else budget_outcome(result.rows, budget)
+    members: dict[str, Any] = {
+        "messages": len(rows),
+        "spam": spam,
+        "ham": len(rows) - spam,
+        "learned": result.learned,
+        "autolearned": result.autolearned,
+        "first_verdict": result.first_verdict,
+        "first_contacts": _first_contacts(columns),
+        "corrections": labels.corrections,
+        "contradictions": labels.contradictions,
+        "believed_percent": labels.believed_percent,
+        "believed_twice_percent": labels.believed_twice_percent,
+        "one_minus_auc_percent": measures.one_minus_auc_percent(is_spam, columns.score),
+        "hm_percent": measures.hm_percent(is_spam, columns.called_spam),
+        "sm_percent": measures.sm_percent(is_spam, columns.called_spam),
+        "lam_percent": measures.lam_percent(is_spam, columns.called_spam),
+        "fn_at_fp_0_1_percent": measures.fn_at_fp_percent(is_spam, columns.score, 0.001),
+        "fn_at_fp_0_5_percent": measures.fn_at_fp_percent(is_spam, columns.score, 0.005),
+        "expected_calibration_error": measures.expected_calibration_error(is_spam, columns.probability),
+        "seconds_per_message": result.seconds / len(result.rows) if result.rows else None,
+        "tokens_per_message": result.tokens_per_message,
+        "regime": options.regime,
+        "seed": options.seed,
+        "label_noise": options.label_noise,
+        "taught": options.taught_messages,
+        "skip": skip,
+        "limit": limit,
+        "threshold_path": threshold_path(result.rows),
+        "budget": outcome and asdict(outcome),
+        "other": compare_filters(rows, options.other_field) if options.other_field else None,
+    }
+    return EvaluationReport(members, list(_lines(members, outcome)))
+
+
+def _lines(members: Mapping[str, Any], budget: BudgetOutcome | None) -> Iterator[str]:
+    of_contradictions, seconds = f"% of {members['contradictions']}", members["seconds_per_message"]
+    shown = [
+        ("1 - area under the ROC curve", members["one_minus_auc_percent"], 4, "%"),
+        ("ham called spam (hm)", members["hm_percent"], 2, "%"),
+        ("spam missed (sm; unsure is a miss)", members["sm_percent"], 2, "%"),
+        ("their logit average (lam)", members["lam_percent"], 2, "%"),
+        ("spam missed at 0.1 % of the ham lost", members["fn_at_fp_0_1_percent"], 2, "%"),
+        ("spam missed at 0.5 % of the ham lost", members["fn_at_fp_0_5_percent"], 2, "%"),
+        ("expected calibration error", members["expected_calibration_error"], 4, ""),
+        ("milliseconds a message", None if seconds is None else 1000 * seconds, 2, ""),
+        ("tokens learned of a message", members["tokens_per_message"], 0, ""),
+        ("corrections: labels of mail in the wrong folder", members["corrections"], 0, ""),
+        ("contradictions believed at once", members["believed_percent"], 2, of_contradictions),
+        ("contradictions believed when said twice", members["believed_twice_percent"], 2, of_contradictions),
+        ("first message with a verdict", members["first_verdict"], 0, ""),
+    ]
+    if members["autolearned"]:
+        shown.append(("learned without a label", members["autolearned"], 0, ""))
+    width = max(len(name) for name, *_ in shown)
+    counts = f"{members['messages']} measured: {members['spam']} spam, {members['ham']} ham"
+    yield f"{counts}; {members['learned']} learned ({members['regime']})"
+    for name, value, digits, unit in shown:
+        yield f"{name:{width}} {_format_number(value, digits):>9} {unit}".rstrip()
+    first = members["first_contacts"]
+    yield (
+        f"ham lost: {first['lost']} of the {first['ham']} that were the first of their sender domain, "
+        f"{first['other_lost']} of the other {first['other_ham']}"
     )
+    if budget:
+        yield budget.to_text()
+    if members["other"]:
+        yield from describe_filters(members["other"])
+
+
+def _first_contacts(rows: RowArrays) -> dict[str, int]:
+    """Return the ham that is the first of its sender domain in the stream, beside all other ham; lost is spam."""
+    lost, first = rows.called_spam & ~rows.is_spam, rows.is_first_contact
+    ham, ham_lost = int(first.sum()), int((lost & first).sum())
+    others, others_lost = int((~rows.is_spam).sum()) - ham, int(lost.sum()) - ham_lost
+    return {"ham": ham, "lost": ham_lost, "other_ham": others, "other_lost": others_lost}
+
+
+def compare_filters(rows: Sequence[EvaluationRow], field_name: str) -> dict[str, Any]:
+    """Return the verdicts of this filter and of another one, named after its field, where both have judged."""
+    judged = [row for row in rows if row.other_verdict is not None]
+    is_spam = np.array([row.label == "spam" for row in judged], dtype=np.bool_)
+    ours = _verdict_rates("nbstream", is_spam, [row.verdict for row in judged])
+    theirs = _verdict_rates(field_name, is_spam, [row.other_verdict for row in judged])
+    return {"messages": len(judged), "ours": ours, "theirs": theirs}
+
+
+def _verdict_rates(name: str, is_spam: BoolArray, verdicts: Sequence[Verdict | None]) -> dict[str, Any]:
+    """Return the ham that a filter calls spam, the spam that it misses, and what it is unsure of."""
+    called_spam = np.array([verdict is not None and verdict.is_spam for verdict in verdicts], dtype=np.bool_)
+    return {
+        "filter": name,
+        "hm_percent": measures.hm_percent(is_spam, called_spam),
+        "sm_percent": measures.sm_percent(is_spam, called_spam),
+        "unsure_percent": 100.0 * verdicts.count(Verdict.UNSURE) / len(verdicts) if verdicts else None,
+    }
+
+
+def describe_filters(other: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a table of two filters."""
+    both = (other["ours"], other["theirs"])
+    width = max(len(rates["filter"]) for rates in both)
+    yield f"{other['messages']} with a verdict in {other['theirs']['filter']}:"
+    yield f"{'':{width}} {'hm':>9}   {'sm':>9}   {'unsure':>9}"
+    for rates in both:
+        shares = (rates["hm_percent"], rates["sm_percent"], rates["unsure_percent"])
+        yield f"{rates['filter']:{width}} " + " ".join(f"{_format_number(share, 2):>9} %" for share in shares)
 
 
 def budget_outcome(rows: Sequence[EvaluationRow], rate: float) -> BudgetOutcome:
@@ -334,10 +267,6 @@ def write_scores(file: TextIO, rows: Sequence[EvaluationRow]) -> None:
     file.write("index\tlabel\tscore\tprobability\tverdict\n")
     for index, row in enumerate(rows, start=1):
         file.write(f"{index}\t{row.label}\t{row.score!r}\t{row.probability!r}\t{row.verdict}\n")
-
-
-def _multiply(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
 
 
 def _format_number(value: float | None, digits: int) -> str:

@@ -6,9 +6,9 @@ import csv
 import io
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
-from nbstream.evaluation.report import FirstContacts, build_report, write_scores
+from nbstream.evaluation.report import build_report, write_scores
 from nbstream.evaluation.run import EvaluationOptions, EvaluationResult, EvaluationRow
 from nbstream.policy.verdict import Verdict
 
@@ -24,7 +24,7 @@ ROWS = (
 
 def report_members(rows: tuple[EvaluationRow, ...], skip: int = 0) -> dict[str, object]:
     return dict(
-        json.loads(json.dumps(asdict(build_report(EvaluationResult(rows, 0.25), EvaluationOptions(), skip, None))))
+        json.loads(json.dumps(build_report(EvaluationResult(rows, 0.25), EvaluationOptions(), skip, None).members))
     )
 
 
@@ -55,9 +55,9 @@ def test_ham_of_a_new_sender_domain_is_counted_beside_all_other_ham() -> None:
 
     report = build_report(EvaluationResult(rows, 0.25), EvaluationOptions(), 1, None)
 
-    assert report.first_contacts == FirstContacts(ham=2, lost=1, other_ham=4, other_lost=1)
+    assert report.members["first_contacts"] == {"ham": 2, "lost": 1, "other_ham": 4, "other_lost": 1}
     line = "ham lost: 1 of the 2 that were the first of their sender domain, 1 of the other 4"
-    assert line in report.to_text().splitlines()
+    assert line in report.lines
 
 
 def test_scores_come_back_from_their_table_as_they_were() -> None:

@@ -12,7 +12,7 @@ from nbstream.daemon.assembly.filter import make_filter
 from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.daemon.config import Settings
 from nbstream.evaluation.regimes import LabelledCheck
-from nbstream.evaluation.report import OtherFilterReport
+from nbstream.evaluation.report import compare_filters, describe_filters
 from nbstream.evaluation.run import (
     CachingTokenizer,
     EvaluationOptions,
@@ -260,13 +260,16 @@ def test_both_filters_are_measured_on_the_messages_that_both_have_judged() -> No
     ]
     rows = [EvaluationRow(label, 0.0, 0.5, ours, other_verdict=theirs) for label, ours, theirs in pairs]
 
-    report = OtherFilterReport.from_rows(rows, "X-Spam-Flag")
+    report = compare_filters(rows, "X-Spam-Flag")
 
-    assert report.messages == 4
-    assert (report.ours.hm_percent, report.ours.sm_percent, report.ours.unsure_percent) == (0.0, 50.0, 25.0)
-    assert (report.theirs.hm_percent, report.theirs.sm_percent, report.theirs.unsure_percent) == (50.0, 50.0, 25.0)
-    assert report.to_text().splitlines()[-1].split() == ["X-Spam-Flag", "50.00", "%", "50.00", "%", "25.00", "%"]
-    assert "0 with a verdict" in OtherFilterReport.from_rows(rows[4:], "X-Spam-Flag").to_text()
+    assert report == {
+        "messages": 4,
+        "ours": {"filter": "nbstream", "hm_percent": 0.0, "sm_percent": 50.0, "unsure_percent": 25.0},
+        "theirs": {"filter": "X-Spam-Flag", "hm_percent": 50.0, "sm_percent": 50.0, "unsure_percent": 25.0},
+    }
+    *_, last = describe_filters(report)
+    assert last.split() == ["X-Spam-Flag", "50.00", "%", "50.00", "%", "25.00", "%"]
+    assert next(describe_filters(compare_filters(rows[4:], "X-Spam-Flag"))).startswith("0 with a verdict")
 
 
 async def test_the_field_is_read_although_the_message_is_scored_without_it() -> None:

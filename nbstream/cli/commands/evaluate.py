@@ -11,7 +11,6 @@ import argparse
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -70,7 +69,7 @@ def run(options: argparse.Namespace, output: Output) -> None:
         options.limit,
         settings.verdict.max_false_positive_rate,
     )
-    output.show(measured.to_text().split("\n"), asdict(measured))
+    output.show(measured.lines, measured.members)
     if suspects is not None:
         described = describe_suspects([each.suspect for each in suspects], "labelled")
         advice = ": look at them before you teach them" if suspects else ""
@@ -100,15 +99,10 @@ def _make_stream(options: argparse.Namespace, errors: list[NbstreamError]) -> La
     paths_by_label = {"spam": options.spam, "ham": options.ham}
     return streams.merge_sources(
         [
-            streams.MessageSource(label, _count_messages(paths), _raw_messages(paths, errors))
+            streams.MessageSource(label, sum(1 for _ in _raw_messages(paths, [])), _raw_messages(paths, errors))
             for label, paths in paths_by_label.items()
         ]
     )
-
-
-def _count_messages(paths: Sequence[str]) -> int:
-    count = message_files.count_messages(paths)
-    return sum(1 for _ in message_files.read_messages(paths, [])) if count is None else count
 
 
 def _raw_messages(paths: Sequence[str], errors: list[NbstreamError]) -> Iterator[tuple[str, bytes]]:

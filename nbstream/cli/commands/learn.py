@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import AbstractContextManager, aclosing
+from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -126,7 +125,7 @@ async def _learn(
             aclosing(subjects(spam_filter)) as labelled,
         ):
             interrupted = "; a few more may be, the same command goes on"  # those that Redis has not answered for
-            with _lesson_progress(options) as advance:
+            with progress(" messages", None) as advance:
 
                 def add_lesson(lesson: FeedbackResult | StoreIncompatible) -> None:
                     summary.add(lesson)
@@ -158,14 +157,6 @@ async def _recalled(
             yield checked
         else:
             errors.append(message_files.unknown_id_error(message_key))
-
-
-def _lesson_progress(options: argparse.Namespace) -> AbstractContextManager[Callable[[int], object]]:
-    """Return what shows on a terminal how many lessons there are; messages are counted for a terminal alone."""
-    is_counted = sys.stderr.isatty() and not options.folders
-    paths = [*options.paths, *[path for _, *paths in options.others for path in paths]]
-    count = message_files.count_messages(paths) if is_counted else None
-    return progress(" messages", None if count is None else count + len(options.ids))
 
 
 def _bare_text_warning(options: argparse.Namespace, first: ReadMessage, count: int) -> str:

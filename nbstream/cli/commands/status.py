@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import make_correspondent_reader, open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_rules
-from nbstream.daemon.status import SILENT, ask_daemon_status
+from nbstream.daemon.status import ask_daemon_status
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.errors import ConfigError, StoreUnavailable
 from nbstream.evaluation.measures import finite_or_none
@@ -202,16 +202,9 @@ def describe_daemon(members: Mapping[str, Any]) -> str:
     """Return whether a daemon runs, and the state of its workers."""
     if members["daemon_pid"] is None:
         return "not running on this state folder"
-    states = (
-        f"{worker['pid']} ({worker['state']}{f' since {since}' if (since := _since(worker)) else ''})"
-        for worker in members["workers"]
-    )
+    states = (f"{worker['pid']} ({worker['state']} since {worker['since']})" for worker in members["workers"])
     workers = ", ".join(states)
     return f"running, process {members['daemon_pid']}{workers and f', workers {workers}'}"
-
-
-def _since(worker: Mapping[str, Any]) -> str:
-    return "" if worker["state"] == SILENT else worker["since"]
 
 
 def _describe_spool(spool: Mapping[str, int]) -> str:
