@@ -7,7 +7,6 @@ no paths, since nobody needs a right to ask for them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreNotPrimary
@@ -66,19 +65,6 @@ DRAINING = note(
 _IS_DEGRADED = " is degraded: "
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
-    """Whether mail can be scored and passed on, and a finding for each part that is degraded."""
-
-    is_ready: bool
-    findings: tuple[Finding, ...]
-
-    def status(self) -> HealthStatus:
-        """Return the same as ``/readyz`` says it."""
-        sentences = {_part(finding.check): _short_sentence(finding.what) for finding in self.findings}
-        return HealthStatus(self.is_ready, sentences)
-
-
 class HealthCheck:
     """Looks what is degraded; ``is_draining`` says whether mail is taken no more."""
 
@@ -86,11 +72,12 @@ class HealthCheck:
         self._parts = parts
         self._is_draining = is_draining
 
-    async def health(self) -> Health:
-        """Return the health of this process at this moment. The next hop may be asked; see ``NextHop.problem``."""
+    async def status(self) -> HealthStatus:
+        """Return what ``/readyz`` says. The next hop may be asked; see ``NextHop.problem``."""
         findings = (*self.redis_findings(), *await self.other_findings())
         takes_mail = not any(finding.check in {NEXT_HOP_AWAY.check, DRAINING.check} for finding in findings)
-        return Health(takes_mail and self._parts.counts.totals is not None, findings)
+        sentences = {_part(finding.check): _short_sentence(finding.what) for finding in findings}
+        return HealthStatus(takes_mail and self._parts.counts.totals is not None, sentences)
 
     async def other_findings(self) -> Sequence[Finding]:
         """Return what is degraded but the use of Redis. The next hop may be asked; see ``NextHop.problem``."""
@@ -106,10 +93,6 @@ class HealthCheck:
         if self._is_draining():
             findings.append(DRAINING())
         return findings
-
-    async def status(self) -> HealthStatus:
-        """Return the health as ``/readyz`` says it."""
-        return (await self.health()).status()
 
     def redis_findings(self) -> Sequence[Finding]:
         """Return what is degraded in the use of Redis, without asking it."""

@@ -21,7 +21,6 @@ _ASK_SECONDS = 2.0
 STARTING = "starting"
 READY = "ready"
 NOT_LOADED = "not loaded"  # it accepts mail, but has no counts to score it with
-SILENT = "silent"  # it has not said for some time that it lives
 
 
 @dataclass(frozen=True, slots=True)

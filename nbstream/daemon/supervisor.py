@@ -28,7 +28,7 @@ from nbstream.daemon.daemon import MainProcess
 from nbstream.daemon.listeners import check_settings
 from nbstream.daemon.metrics import ProcessMetrics
 from nbstream.daemon.sockets import ListenerSockets, close_sockets
-from nbstream.daemon.status import READY, SILENT, STARTING, WorkerStatus
+from nbstream.daemon.status import READY, STARTING, WorkerStatus
 from nbstream.daemon.worker import APPLIED, BEAT_SECONDS, FAILED, FAILED_FOR_GOOD, settings_file
 from nbstream.errors import CannotStart, ConfigError, StoreUnavailable
 from nbstream.file_locks import translate_os_errors
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MISSED_BEATS = 6  # of a worker that hangs: connections still come to it, and nobody accepts them
-_SILENT_BEATS = 3  # what is shown of a worker that may hang
 _START_BEATS = 6  # more than that until a worker says the first word, since it has to load all its modules
 _STEADY_SECONDS = 60.0  # a worker that lived for this long did not end because of how it was started
 _APPLY_SECONDS = 10.0  # for workers to apply settings
@@ -93,8 +92,7 @@ class Worker:
     def status(self) -> WorkerStatus:
         """What is said of its process, which there is."""
         assert self.process
-        is_silent = self.missed_beats > _SILENT_BEATS
-        return WorkerStatus(self.process.pid, SILENT if is_silent else self.state, self.state_since)
+        return WorkerStatus(self.process.pid, self.state, self.state_since)
 
     def start(self, settings: Settings, metrics_folder: Path, sockets: SocketsByName) -> None:
         """Start a process, which inherits the sockets. Raises ``OSError``."""

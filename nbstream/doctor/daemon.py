@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.daemon.status import SILENT
 from nbstream.doctor.examination import in_thread
 from nbstream.engine.choice import ENVIRONMENT, choose_engine
 from nbstream.findings import note, ok, problem, warning
@@ -56,11 +55,6 @@ NO_ANSWER = problem(
     "Run this as the daemon's user, or check the daemon's log; restart it if it hangs.",
 )
 RUNNING = ok("daemon.running", "The daemon is running (process {pid}) with {workers}.")
-WORKER_SILENT = problem(
-    "daemon.workers",
-    "Worker {pid} does not respond.",
-    "Check the daemon's log; another worker replaces it within half a minute.",
-)
 OTHER_VERSION = warning(
     "daemon.version",
     "The daemon is running version {running}, but {installed} is installed.",
@@ -135,9 +129,6 @@ def _findings(site: Site) -> Iterator[Finding]:
     else:
         count = len(daemon.workers)
         yield RUNNING(pid=daemon.pid, workers=f"{count} workers" if count > 1 else "one process for all")
-        for worker in daemon.workers:
-            if worker.state == SILENT:
-                yield WORKER_SILENT(pid=worker.pid)
         running = str(daemon.version)
         same = running == __version__
         yield VERSION(version=running) if same else OTHER_VERSION(running=running, installed=__version__)

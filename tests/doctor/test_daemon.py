@@ -41,14 +41,6 @@ async def test_a_daemon_that_answers_is_fine(tmp_path: Path) -> None:
     the(found, doctor.VERSION)
 
 
-async def test_a_worker_that_does_not_answer_is_a_problem(tmp_path: Path) -> None:
-    silent = replace(RUNNING, workers=(*WORKERS, WorkerStatus(4, "silent", 0)))
-
-    found = await examine_daemon(make_site(tmp_path, daemon=silent))
-
-    assert "Worker 4 " in the(found, doctor.WORKER_SILENT).what
-
-
 async def test_a_daemon_of_another_version_waits_for_a_restart(tmp_path: Path) -> None:
     found = await examine_daemon(make_site(tmp_path, daemon=replace(RUNNING, version="0.5.9")))
 
