@@ -233,8 +233,9 @@ class NativeMultinomial:
 def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnLevel], prior: float) -> Score:
     clues = PackedClues(scored.packed, scored.clues, scored.index_bytes, scored.count_bytes)
     rows = tuple([level.rows for level in own])
-    group_tokens = GroupTokens(*scored.group_tokens)
-    return Score(scored.log_odds, TokenClues(tokens, clues, rows), prior, group_tokens)
+    ranking = b"" if tokens.words else scored.ranking
+    score_clues = TokenClues(tokens, clues, rows, ranking=ranking)
+    return Score(scored.log_odds, score_clues, prior, GroupTokens(*scored.group_tokens))
 
 
 class Classifier:

@@ -189,10 +189,11 @@ class TokenClues(LazySequence[Clue]):
     log-ratios. As a sequence the strongest clue comes first, and equally strong ones are sorted by name, which is
     that in ``tokens.shown``.
     ``own_rows`` has the counts of all tokens in each own model that had a say, the upper one first, of shape
-    (tokens, classes).
+    (tokens, classes). ``ranking`` is this order where it is known: the position of each clue in two bytes, then
+    the names, separated by line feeds.
     """
 
-    __slots__ = ("others", "own_rows", "packed", "tokens")
+    __slots__ = ("others", "own_rows", "packed", "ranking", "tokens")
 
     def __init__(
         self,
@@ -200,12 +201,14 @@ class TokenClues(LazySequence[Clue]):
         packed: PackedClues,
         own_rows: tuple[NDArray[np.int64], ...] = (),
         others: tuple[Clue, ...] = (),
+        ranking: bytes = b"",
     ) -> None:
         super().__init__()
         self.tokens = tokens
         self.packed = packed
         self.own_rows = own_rows
         self.others = others
+        self.ranking = ranking
 
     def of(self, tokens: Tokens) -> TokenClues:
         """Return the same clues among ``tokens``, which are those of these by other names."""
@@ -238,37 +241,29 @@ class TokenClues(LazySequence[Clue]):
     def __len__(self) -> int:
         return self.packed.length + len(self.others)
 
-    def strength_order(self) -> list[int]:
-        """Return the positions of the clues, that of the strongest one first.
+    def ranked(self) -> tuple[list[bytes], list[int]]:
+        """Return the names and the positions of the clues, the strongest first.
 
         The others follow those in ``token_indices``.
         """
-        return [i for _, _, i in self._ranked(self.ratios)]
+        if self.ranking:
+            length = self.packed.length
+            positions = np.frombuffer(self.ranking, "<u2", length).tolist()
+            return self.ranking[2 * length :].split(b"\n"), positions
+        names = self.tokens.shown.at(self.token_indices.tolist()) + [one.token for one in self.others]
+        strengths = [abs(ratio) for ratio in self._every_ratio()]
+        positions = sorted(range(len(names)), key=lambda i: (-strengths[i], names[i]))
+        return [names[i] for i in positions], positions
+
+    def _every_ratio(self) -> list[float]:
+        return [*self.ratios.tolist(), *[one.log_ratio for one in self.others]]
 
     def _slice(self, indices: slice) -> tuple[Clue, ...]:
         """Return the clues at these indices, and make no others: a header field shows 8 of about 70."""
         if self._cached_items is not None:
             return self._cached_items[indices]
-        ratios = self.ratios
-        at_least = indices.stop if indices.start is None and indices.step is None else None
-        ranked = self._ranked(ratios, at_least)[indices]
-        every = ratios.tolist() + [other.log_ratio for other in self.others]
-        return tuple([Clue(name, every[i]) for _, name, i in ranked])
-
-    def _ranked(self, ratios: NDArray[np.float64], at_least: int | None = None) -> list[tuple[float, bytes, int]]:
-        """Return (minus strength, name, position) of each clue, strongest first.
-
-        With ``at_least`` only so many clues, and those that are as strong as the last of them.
-        """
-        strengths = np.abs(ratios)
-        positions = np.arange(len(strengths))
-        if at_least is not None and 0 < at_least < len(strengths):
-            weakest = np.partition(strengths, -at_least)[-at_least]
-            positions = np.flatnonzero(strengths >= weakest)
-        names = self.tokens.shown.at(self.token_indices[positions].tolist())
-        ranked = zip((-strengths[positions]).tolist(), names, positions.tolist(), strict=True)
-        others = [(-abs(one.log_ratio), one.token, i) for i, one in enumerate(self.others, self.packed.length)]
-        return sorted([*ranked, *others])
+        (names, positions), ratios = self.ranked(), self._every_ratio()
+        return tuple([Clue(name, ratios[i]) for name, i in zip(names[indices], positions[indices], strict=True)])
 
     def _compute_items(self) -> tuple[Clue, ...]:
         return self._slice(slice(None))

@@ -169,10 +169,9 @@ def _novelty(tokens: GroupTokens, mean_tokens: Sequence[float]) -> float:
 
 def _text_ratio(score: Score) -> float:
     """Return the sum of the log-ratios of the clues from words of body and subject."""
-    clues = score.clues
-    names = clues.tokens.all.at(clues.token_indices.tolist())
-    ratios = clues.ratios.tolist()
-    return math.fsum([ratio for name, ratio in zip(names, ratios, strict=True) if name.startswith(TEXT_PREFIXES)])
+    ratios = score.clues.ratios.tolist()
+    ranked = zip(*score.clues.ranked(), strict=True)
+    return math.fsum([ratios[position] for name, position in ranked if name.startswith(TEXT_PREFIXES)])
 
 
 def _fade(ratio: float, exponent: float) -> float:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 _SIZES, _OPTIONS = struct.Struct("=3Q"), struct.Struct("=3Q3q4d")  # nbn_score_request: its beginning, and its rest
 _OWN_COUNTS = struct.Struct("=2Q2d")  # nbn_own_counts
 _GROUPS = 4  # of the head, see ``tokens.token_groups``
-# the log-odds, bytes of an index and of a count, the tokens of each group and those that spam has had
-_HEAD = struct.Struct(f"<d2I{2 * _GROUPS}I")
-_COUNTS, _RATIO_BYTES = 2, 8  # of each clue
-_MAX_CLUE_BYTES = 4 + _COUNTS * 8 + _RATIO_BYTES
+# the log-odds, bytes of an index, a count and the names, the tokens of each group and those that spam has had
+_HEAD = struct.Struct(f"<d3I{2 * _GROUPS}I")
+_COUNTS, _RATIO_BYTES, _PLACE_BYTES, _NAME_BYTES = 2, 8, 2, 65  # of each clue, at most
+_MAX_CLUE_BYTES = 4 + _COUNTS * 8 + _RATIO_BYTES + _PLACE_BYTES + _NAME_BYTES
 
 GroupNumbers: TypeAlias = tuple[int, int, int]
 """A number for each group of tokens: head, body, and the header as it is written."""
@@ -55,8 +55,8 @@ class ScoreOptions:
 class NativeScore(NamedTuple):
     """The score of a message: its log-odds in nats, and ``clues`` clues in ``packed``.
 
-    ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.clues.PackedClues``, and ``group_tokens``
-    those of ``bayes.clues.GroupTokens``.
+    ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.clues.PackedClues``, ``group_tokens``
+    those of ``bayes.clues.GroupTokens``, and ``ranking`` that of ``bayes.clues.TokenClues``.
 
     This is a named tuple because a frozen dataclass is slower to create.
     """
@@ -66,6 +66,7 @@ class NativeScore(NamedTuple):
     index_bytes: int
     count_bytes: int
     packed: bytes
+    ranking: bytes
     group_tokens: tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -132,11 +133,12 @@ class NativeScoring:
     def _unpack(self, clues: int) -> NativeScore | None:
         if clues < 0:
             return None
-        log_odds, index_bytes, count_bytes, *groups = _HEAD.unpack_from(self._out)
+        log_odds, index_bytes, count_bytes, name_bytes, *groups = _HEAD.unpack_from(self._out)
         end = _HEAD.size + clues * (index_bytes + _COUNTS * count_bytes + _RATIO_BYTES)
         packed = bytes(self._view[_HEAD.size : end])
+        ranking = bytes(self._view[end : end + clues * _PLACE_BYTES + name_bytes])
         group_tokens = tuple(groups[:_GROUPS]), tuple(groups[_GROUPS:])
-        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, group_tokens)
+        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, ranking, group_tokens)
 
 
 def _contiguous(rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -49,7 +49,7 @@ class CountedTokenClues(LazySequence[CountedClue]):
 
     def _compute_items(self) -> tuple[CountedClue, ...]:
         clues = self.clues
-        order, others = clues.strength_order(), len(clues.others)
+        (_, order), others = clues.ranked(), len(clues.others)
         rows = [*clues.packed.counts.tolist(), *[(None, None)] * others]
         levels = (clues.own_levels or bytes(clues.packed.length)) + bytes(others)
         return tuple(

@@ -139,5 +139,5 @@ def test_tokens_that_do_not_fit_their_groups_are_no_score() -> None:
 
 def test_more_clues_than_there_is_room_for_are_no_score() -> None:
     scoring, options = NativeScoring(native_library(), 1), ScoreOptions((2, 2, 2), (1000, 1000), 2, 0.12, 0.0)
-    rows = np.array([[1000, 0], [0, 1000]])
-    assert scoring.score_rows(rows, b"a:1\na:2", (2, 0, 0), options) is None
+    rows, names = np.array([[1000, 0], [0, 1000]]), b"\n".join(b"a:%062d" % number for number in range(2))
+    assert scoring.score_rows(rows, names, (2, 0, 0), options) is None

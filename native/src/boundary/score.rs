@@ -5,6 +5,7 @@ use std::panic::catch_unwind;
 use super::table::{answer, room, split_names, table, values, TableHandle};
 use crate::score::blend::{OwnLevel, Strength};
 use crate::score::calibration::{mean_probability, shares, Grid, Pair, MIN_SHARE};
+use crate::score::clues::strength_order;
 use crate::score::multinomial::Totals;
 use crate::score::packed_clues::pack;
 use crate::score::{score, Request, GROUPS};
@@ -223,9 +224,16 @@ impl ScoreRequest {
         };
         let counts: Vec<Counts> = score.indices.iter().map(|&index| rows[index]).collect();
         let clues = pack(&score.indices, &counts, &score.ratios, names.len());
+        let order = strength_order(names, &score.indices, &score.ratios);
+        let ranked: Vec<&[u8]> = order
+            .iter()
+            .map(|&place| names[score.indices[place]])
+            .collect();
+        let ranked = ranked.join(&b'\n');
         let mut answer = score.log_odds.to_le_bytes().to_vec();
-        answer.extend((clues.index_bytes as u32).to_le_bytes());
-        answer.extend((clues.count_bytes as u32).to_le_bytes());
+        for size in [clues.index_bytes, clues.count_bytes, ranked.len()] {
+            answer.extend((size as u32).to_le_bytes());
+        }
         answer.extend(
             score
                 .group_tokens
@@ -234,6 +242,8 @@ impl ScoreRequest {
                 .flat_map(|n| n.to_le_bytes()),
         );
         answer.extend(clues.content);
+        answer.extend(order.iter().flat_map(|&place| (place as u16).to_le_bytes()));
+        answer.extend(ranked);
         write(out, &answer)?;
         Ok(score.indices.len() as i64)
     }

@@ -33,6 +33,21 @@ pub fn strongest_indices(names: &[&[u8]], ratios: &[f64], limit: usize) -> Vec<u
     indices
 }
 
+/// Returns the positions of the clues, that of the strongest one first, and of equally strong ones by name.
+///
+/// `indices` are those of their names, and `ratios` their log-ratios.
+pub fn strength_order(names: &[&[u8]], indices: &[usize], ratios: &[f64]) -> Vec<usize> {
+    let strength = |&position: &usize| ratios[position].abs().to_bits();
+    let name = |&position: &usize| names[indices[position]];
+    let mut order: Vec<usize> = (0..indices.len()).collect();
+    order.sort_unstable_by(|a, b| {
+        strength(b)
+            .cmp(&strength(a))
+            .then_with(|| name(a).cmp(name(b)))
+    });
+    order
+}
+
 /// Keeps the `limit` strongest votes of one class; of votes that are as strong as the last one, the first in this order.
 fn keep_strongest(votes: &mut Vec<Vote>, limit: usize, order: impl Fn(&Vote, &Vote) -> Ordering) {
     if votes.len() <= limit {
@@ -63,6 +78,13 @@ mod tests {
         assert_eq!(strongest_indices(&names, &ratios, 1), [1, 3]);
         assert_eq!(strongest_indices(&names, &ratios, 0), []);
         assert_eq!(strongest_indices(&names, &ratios, 3), [0, 1, 2, 3, 4, 5]);
+    }
+
+    #[test]
+    fn the_strongest_clue_is_the_first_and_equal_ones_are_ordered_by_name() {
+        let names: [&[u8]; 4] = [b"c", b"x", b"a", b"b"];
+        let order = strength_order(&names, &[0, 2, 3], &[-1.0, 1.0, 2.0]);
+        assert_eq!(order, [2, 1, 0]);
     }
 
     #[test]
