@@ -16,8 +16,8 @@ from tests.harness.native import native_library
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 8))])
 def test_the_engines_agree_on_mutated_mail(seed: int) -> None:
     native_library()
-    report = identity.compare(mutated_mail(800, seed), seed)
-    assert (report.messages, report.differences, report.panics) == (800, [], [])
+    report = identity.compare(mutated_mail(400, seed), seed)
+    assert (report.messages, report.differences, report.panics) == (400, [], [])
 
 
 def test_a_panic_of_the_library_is_an_error() -> None:
