@@ -25,7 +25,7 @@ class ModelServers:
 
     def other_primary(self) -> ServerProcess:
         """Return a node that owns other slots."""
-        owners = {self.cluster.owner(slot).public_address: self.cluster.owner(slot) for slot in (0, 8000, 16_000)}
+        owners = {self.cluster.owner(slot).address: self.cluster.owner(slot) for slot in (0, 8000, 16_000)}
         return next(owner for owner in owners.values() if owner is not self.primary())
 
 

@@ -1,4 +1,4 @@
-"""All commands, the stream listener and a live move of a model work behind Sentinels and in a cluster."""
+"""All commands and the stream listener work behind Sentinels and in a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.harness.daemon import DaemonProcess, wait_until
 from tests.harness.redis.cluster_set import ClusterSet
 from tests.harness.redis.sentinel_set import SERVICE, SentinelSet
 from tests.harness.redis.server_process import ServerProcess
-from tests.integration.test_life import send
 
 IN, OUT = "nbstream:{default}:in", "nbstream:{default}:out"
 
@@ -112,40 +111,3 @@ def test_every_command_works_and_two_workers_answer_a_stream(
             servers.node().ask("XADD", IN, "*", "id", number, "text", f"text {number} of words", *label)
         wait_until(lambda: servers.node().ask("XLEN", OUT) == 60)
         assert servers.learned() == 60
-
-
-@pytest.mark.soak
-def test_a_model_is_moved_to_another_node_while_a_daemon_teaches_it(server_program: Path, tmp_path: Path) -> None:
-    with ClusterSet(server_program, tmp_path / "set") as cluster:
-        servers = Servers(cluster)
-        listeners = "listeners: {http: {listen: '127.0.0.1:0'}, smtp: {listen: '127.0.0.1:0'}}"
-        with DaemonProcess(configure(tmp_path, servers.setting, more=listeners)) as daemon:
-            acknowledged = 0
-            replies = []
-            slot, source = cluster.slot("{default}"), servers.node()
-            target = next(node for node in cluster.nodes[:3] if node is not source)
-            for number in range(60):
-                if number == 20:
-                    cluster.begin_move(slot, target)
-                    cluster.move_keys(slot, source, target)
-                if number == 30:
-                    while cluster.move_keys(slot, source, target):
-                        pass
-                    cluster.end_move(slot, target)
-                reply = send(daemon, letter(number), "spam@nbstream.invalid")
-                assert reply[:4] in {"250 ", "451 "}, reply
-                acknowledged += reply.startswith("250 ")
-                replies.append(reply)
-                assert send(daemon, letter(number)).startswith("250 "), "mail is never refused for it"
-
-            wait_until(lambda: send(daemon, letter(1000), "spam@nbstream.invalid").startswith("250 "))
-            assert any(reply.startswith("451 ") for reply in replies[20:31])
-            assert acknowledged >= 40
-            assert servers.node() is target
-            assert servers.learned() == acknowledged + 1
-            wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') == acknowledged + 1)
-            assert daemon.metric("nbstream_redis_up") == 1
-
-
-def letter(number: int) -> bytes:
-    return f"Subject: letter {number}\r\n\r\nwords number{number} of {number % 7}\r\n".encode()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.chaos.topologies import SINGLE_KINDS
+from tests.soak.chaos.schedule import Kind
 
 SHORT_SEED = 17
 SHORT_SECONDS = 12
@@ -24,7 +24,7 @@ def run_chaos(*words: str, folder: Path, timeout: float) -> None:
 
 @pytest.mark.timeout(600)
 def test_nothing_acknowledged_is_lost_doubled_or_inexact(tmp_path: Path, redis_binary: Path) -> None:
-    words = ["--seed", str(SHORT_SEED), "--minutes", str(SHORT_SECONDS / 60), "--events", str(len(SINGLE_KINDS))]
+    words = ["--seed", str(SHORT_SEED), "--minutes", str(SHORT_SECONDS / 60), "--events", str(len(Kind))]
     run_chaos(*words, folder=tmp_path, timeout=580)
 
 

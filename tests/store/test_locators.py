@@ -38,7 +38,7 @@ def entry(number: int) -> LedgerEntry:
 
 
 def addresses(servers: list[ServerProcess]) -> tuple[tuple[str, int], ...]:
-    return tuple((server.host, server.public_port) for server in servers)
+    return tuple((server.host, server.port) for server in servers)
 
 
 def sentinel_options(servers: SentinelSet, service: str = SERVICE) -> ConnectionOptions:
@@ -144,7 +144,7 @@ async def test_each_model_of_a_cluster_is_on_the_node_that_has_its_slot(cluster:
             assert await teach(model, 1)
         owner = cluster.owner(cluster.slot(f"{{{name}}}"))
         assert owner.ask("HGET", f"nbstream:{{{name}}}:totals", "messages:spam") == b"1"
-        owners.add(owner.public_address)
+        owners.add(owner.address)
     assert len(owners) > 1, "models spread over the nodes"
 
 

@@ -33,7 +33,7 @@ def cluster(server_program: Path, tmp_path: Path) -> Iterator[ClusterSet]:
 
 @pytest.fixture
 async def cluster_client(cluster: ClusterSet) -> AsyncIterator[Redis]:
-    nodes = ClusterNodes(tuple((node.host, node.public_port) for node in cluster.nodes[:2]))
+    nodes = ClusterNodes(tuple((node.host, node.port) for node in cluster.nodes[:2]))
     client = open_client(ConnectionOptions(nodes, timeout_seconds=1, model="test"))
     yield client
     await client.aclose()

@@ -10,7 +10,6 @@ from redis.exceptions import RedisError
 
 from tests.harness.daemon import free_port, wait_until
 from tests.harness.redis.access import HOSTS, Access
-from tests.harness.redis.network import Network
 from tests.harness.redis.server_process import ServerProcess
 
 SLOTS = 16_384
@@ -29,11 +28,9 @@ class ClusterSet:
         program: Path,
         folder: Path,
         access: Access | None = None,
-        network: Network | None = None,
         lines: Sequence[str] = (),
     ) -> None:
         self.access = access or Access()
-        self.network = network
         self.nodes = [
             ServerProcess(program, folder / f"node{number}", host, free_port(host), self.access)
             for number, host in enumerate(HOSTS)
@@ -44,7 +41,7 @@ class ClusterSet:
     @property
     def addresses(self) -> list[str]:
         """``host:port`` of each node."""
-        return [node.public_address for node in self.nodes]
+        return [node.address for node in self.nodes]
 
     def __enter__(self) -> Self:
         try:
@@ -63,16 +60,8 @@ class ClusterSet:
             node.kill()
 
     def _configure(self) -> None:
-        public_bus_ports = list(self._bus_ports)
-        if self.network is not None:
-            for node in self.nodes:
-                node.public_port = self.network.forward(node.host, node.port)
-            public_bus_ports = [
-                self.network.forward(node.host, port)
-                for node, port in zip(self.nodes, self._bus_ports, strict=True)
-            ]
         tls = self.access.certificates is not None
-        for node, bus_port, public_bus_port in zip(self.nodes, self._bus_ports, public_bus_ports, strict=True):
+        for node, bus_port in zip(self.nodes, self._bus_ports, strict=True):
             lines = [
                 "appendonly yes",
                 'save ""',
@@ -84,14 +73,13 @@ class ClusterSet:
                 f"cluster-node-timeout {_TIMEOUT_MILLISECONDS}",
                 f"cluster-port {bus_port}",
                 f"cluster-announce-ip {node.host}",
-                f"cluster-announce-{'tls-' if tls else ''}port {node.public_port}",
-                f"cluster-announce-bus-port {public_bus_port}",
+                f"cluster-announce-{'tls-' if tls else ''}port {node.port}",
+                f"cluster-announce-bus-port {bus_port}",
             ]
             if tls:
                 lines.append("tls-cluster yes")
             users = [f"user {user}" for user in self.access.users]
             node.configure([*lines, *users, *self.access.replication_lines(), *self._lines])
-        self._public_bus_ports = public_bus_ports
 
     def _join(self) -> None:
         """Make a cluster of nodes that know nothing of each other."""
@@ -99,8 +87,8 @@ class ClusterSet:
             first, end = SLOTS * number // _PRIMARIES, SLOTS * (number + 1) // _PRIMARIES
             node.ask("CLUSTER", "ADDSLOTSRANGE", first, end - 1)
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-        for node, bus_port in zip(self.nodes[1:], self._public_bus_ports[1:], strict=True):
-            self.nodes[0].ask("CLUSTER", "MEET", node.host, node.public_port, bus_port)
+        for node, bus_port in zip(self.nodes[1:], self._bus_ports[1:], strict=True):
+            self.nodes[0].ask("CLUSTER", "MEET", node.host, node.port, bus_port)
         wait_until(lambda: all(len(_known(node)) == len(self.nodes) for node in self.nodes))
         for primary, replica in zip(self.nodes[:_PRIMARIES], self.nodes[_PRIMARIES:], strict=True):
             replica.ask("CLUSTER", "REPLICATE", self._id(primary))
@@ -121,7 +109,7 @@ class ClusterSet:
 
         wait_until(is_known)
         winner = max(owners, key=owners.count)
-        return next(node for node in self.nodes if node.public_address == winner)
+        return next(node for node in self.nodes if node.address == winner)
 
     def replica_of(self, primary: ServerProcess) -> ServerProcess:
         """Return the running replica of a primary."""
@@ -129,7 +117,7 @@ class ClusterSet:
             node
             for node in self._running()
             if (state := node.info("replication")).get("role") == "slave"
-            and f"{state.get('master_host')}:{state.get('master_port')}" == primary.public_address
+            and f"{state.get('master_host')}:{state.get('master_port')}" == primary.address
         )
 
     def wait_until_whole(self) -> None:
@@ -141,7 +129,7 @@ class ClusterSet:
 
         def is_moved() -> bool:
             owners = {_owners(node).get(slot) for node in self._running() if node is not old}
-            return len(owners) == 1 and owners.isdisjoint({None, old.public_address})
+            return len(owners) == 1 and owners.isdisjoint({None, old.address})
 
         wait_until(is_moved)
         return self.owner(slot)
@@ -167,7 +155,7 @@ class ClusterSet:
         keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, _MIGRATE_KEYS)
         assert isinstance(keys, list)
         if keys:
-            destination = (target.host, target.public_port, "", 0, _MIGRATE_MILLISECONDS)
+            destination = (target.host, target.port, "", 0, _MIGRATE_MILLISECONDS)
             source.ask("MIGRATE", *destination, *self.access.migration_words(), "KEYS", *keys)
         return len(keys)
 
@@ -192,7 +180,7 @@ class ClusterSet:
         owners = set(views[0].values())
         for node in running:
             state = node.info("replication")
-            if node.public_address in owners:
+            if node.address in owners:
                 if state.get("role") != "master":
                     return False
             elif state.get("role") != "slave" or state.get("master_link_status") != "up":

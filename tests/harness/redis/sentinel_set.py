@@ -10,7 +10,6 @@ from redis.exceptions import RedisError
 
 from tests.harness.daemon import free_port, wait_until
 from tests.harness.redis.access import HOSTS, Access
-from tests.harness.redis.network import Network
 from tests.harness.redis.server_process import ServerProcess
 
 SERVICE = "nbstream"
@@ -32,11 +31,9 @@ class SentinelSet:
         program: Path,
         folder: Path,
         access: Access | None = None,
-        network: Network | None = None,
         lines: Sequence[str] = (),
     ) -> None:
         self.access = access or Access()
-        self.network = network
         self.servers = [
             ServerProcess(program, folder / f"server{number}", host, free_port(host), self.access)
             for number, host in enumerate(HOSTS[:3])
@@ -50,7 +47,7 @@ class SentinelSet:
     @property
     def addresses(self) -> list[str]:
         """``host:port`` of each sentinel."""
-        return [sentinel.public_address for sentinel in self.sentinels]
+        return [sentinel.address for sentinel in self.sentinels]
 
     def __enter__(self) -> Self:
         try:
@@ -69,9 +66,6 @@ class SentinelSet:
 
     def configure(self) -> None:
         """Write the configuration of each server and sentinel."""
-        if self.network is not None:
-            for server in [*self.servers, *self.sentinels]:
-                server.public_port = self.network.forward(server.host, server.port)
         first, password = self.servers[0], self.access.password
         for server in self.servers:
             lines = [
@@ -80,19 +74,19 @@ class SentinelSet:
                 "repl-diskless-sync-delay 0",
                 "repl-ping-replica-period 1",
                 f"replica-announce-ip {server.host}",
-                f"replica-announce-port {server.public_port}",
+                f"replica-announce-port {server.port}",
             ]
             if server is not first:
-                lines.append(f"replicaof {first.host} {first.public_port}")
+                lines.append(f"replicaof {first.host} {first.port}")
             users = [f"user {user}" for user in self.access.users]
             server.configure([*lines, *users, *self.access.replication_lines(), *self._lines])
         for sentinel in self.sentinels:
             lines = [
-                f"sentinel monitor {SERVICE} {first.host} {first.public_port} {_QUORUM}",
+                f"sentinel monitor {SERVICE} {first.host} {first.port} {_QUORUM}",
                 f"sentinel down-after-milliseconds {SERVICE} {_DOWN_AFTER_MILLISECONDS}",
                 f"sentinel failover-timeout {SERVICE} {_FAILOVER_MILLISECONDS}",
                 f"sentinel announce-ip {sentinel.host}",
-                f"sentinel announce-port {sentinel.public_port}",
+                f"sentinel announce-port {sentinel.port}",
             ]
             if password is not None:
                 lines += [f"sentinel auth-pass {SERVICE} {password}", f"sentinel sentinel-pass {password}"]
@@ -108,7 +102,7 @@ class SentinelSet:
 
         wait_until(is_known)
         winner = max(votes, key=votes.count)
-        return next(server for server in self.servers if server.public_address == winner)
+        return next(server for server in self.servers if server.address == winner)
 
     def replicas(self) -> list[ServerProcess]:
         """Return all servers but the primary, those that do not run too."""
@@ -124,7 +118,7 @@ class SentinelSet:
 
         def is_moved() -> bool:
             named = [_named_by(sentinel) for sentinel in self._running(self.sentinels)]
-            others = [address for address in named if address and address != old.public_address]
+            others = [address for address in named if address and address != old.address]
             return 2 * len(others) > len(self.sentinels) and _role(self.primary()) == "master"
 
         wait_until(is_moved)
@@ -139,7 +133,7 @@ class SentinelSet:
         return (
             all(_follows(server, primary) for server in running if server is not primary)
             and primary.info("replication").get("connected_slaves") == len(running) - 1
-            and all(_named_by(sentinel) == primary.public_address for sentinel in sentinels)
+            and all(_named_by(sentinel) == primary.address for sentinel in sentinels)
             and all(_knows(sentinel, len(sentinels) - 1, len(running) - 1) for sentinel in sentinels)
         )
 
@@ -155,7 +149,7 @@ def _role(server: ServerProcess) -> object:
 def _follows(replica: ServerProcess, primary: ServerProcess) -> bool:
     state = replica.info("replication")
     address = f"{state.get('master_host')}:{state.get('master_port')}"
-    return (address, state.get("master_link_status")) == (primary.public_address, "up")
+    return (address, state.get("master_link_status")) == (primary.address, "up")
 
 
 def _named_by(sentinel: ServerProcess) -> str | None:

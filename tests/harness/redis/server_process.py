@@ -19,16 +19,12 @@ _REPLY_SECONDS = 1.0
 
 
 class ServerProcess:
-    """A Redis server, or a sentinel, at an address of its own.
-
-    ``port`` is where it listens, ``public_port`` where the others and the clients reach it: another one where a
-    ``Network`` stands between them.
-    """
+    """A Redis server, or a sentinel, at an address of its own."""
 
     def __init__(
         self, program: Path, folder: Path, host: str, port: int, access: Access, *, sentinel: bool = False
     ) -> None:
-        self.host, self.port, self.public_port, self.access = host, port, port, access
+        self.host, self.port, self.access = host, port, access
         self.folder = folder
         self._program, self._sentinel = program, sentinel
         self._process: subprocess.Popen[bytes] | None = None
@@ -36,12 +32,12 @@ class ServerProcess:
         self._client: Redis | None = None
 
     def __repr__(self) -> str:
-        return f"<{'sentinel' if self._sentinel else 'server'} {self.public_address}>"
+        return f"<{'sentinel' if self._sentinel else 'server'} {self.address}>"
 
     @property
-    def public_address(self) -> str:
-        """``host:port`` as clients are told it."""
-        return f"{self.host}:{self.public_port}"
+    def address(self) -> str:
+        """``host:port``."""
+        return f"{self.host}:{self.port}"
 
     @property
     def configuration(self) -> Path:

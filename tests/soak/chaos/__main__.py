@@ -14,11 +14,9 @@ from pathlib import Path
 from nbstream.store.embedded import find_servers
 from tests.soak.chaos.report import render_deviations, render_table
 from tests.soak.chaos.run import RunOptions, run_chaos
-from tests.soak.chaos.topologies import TOPOLOGIES
 
-_REDIS_HELP = "how Redis is set up: one; with a replica; with failovers that lose writes; sentinels"
 _SECONDS_PER_EVENT = 1.5
-_KEPT_FILES = ("sentinels/*/log", "*.jsonl", "*.json", "*.log", "*.yaml", "*/daemon.log")
+_KEPT_FILES = ("*.jsonl", "*.json", "*.log", "*.yaml", "*/daemon.log")
 
 
 def main() -> int:
@@ -27,13 +25,13 @@ def main() -> int:
     if not servers:
         print("no Redis or Valkey server is installed", file=sys.stderr)
         return 2
-    seconds, topology = options.minutes * 60, TOPOLOGIES[options.redis]
+    seconds = options.minutes * 60
     events = options.events or max(1, round(seconds / _SECONDS_PER_EVENT))
-    print(f"seed {options.seed}, redis {options.redis}, {events} events in {seconds:.0f} s", flush=True)
+    print(f"seed {options.seed}, {events} events in {seconds:.0f} s", flush=True)
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         logging.basicConfig(filename=folder / "followers.log")  # what the followers of this process say
-        run_options = RunOptions(options.seed, seconds, events, folder, servers[0], topology)
+        run_options = RunOptions(options.seed, seconds, events, folder, servers[0])
         try:
             result = asyncio.run(run_chaos(run_options))
             print(render_table(result.journal, result.deviations))
@@ -51,7 +49,6 @@ def _parse() -> argparse.Namespace:
     )
     parser.add_argument("--minutes", type=float, default=5.0, help="how long there are events")
     parser.add_argument("--events", type=int, help=f"how many; without it one in {_SECONDS_PER_EVENT} s")
-    parser.add_argument("--redis", choices=TOPOLOGIES, default="single", help=_REDIS_HELP)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="gets the event log, the schedule and the logs")
     return parser.parse_args()
 

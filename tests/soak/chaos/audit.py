@@ -27,7 +27,7 @@ from tests.soak.chaos.deliveries import (
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.lessons import chain_deviations, lesson_deviations, records_by_message
 from tests.soak.chaos.next_hop import Reception
-from tests.soak.chaos.redis_group import READY_SECONDS
+from tests.soak.chaos.redis_service import READY_SECONDS
 from tests.soak.chaos.site import Site
 from tests.soak.chaos.stored import FOLLOW_SECONDS, LEDGER_SECONDS
 from tests.soak.chaos.streams import IN
@@ -41,13 +41,8 @@ async def audit(
     site: Site,
     teachers: Teachers,
     followed: dict[str, FollowedCounts],
-    *,
-    is_lossless: bool,
 ) -> AsyncIterator[Deviation]:
-    """Yield all that is wrong, now that nothing fails any more.
-
-    ``is_lossless`` says that Redis has lost nothing that it had acknowledged.
-    """
+    """Yield all that is wrong, now that nothing fails any more."""
     model = Model(site.redis, MODEL, LEDGER_SECONDS)
     async for deviation in _recovery_deviations(site, teachers):
         yield deviation
@@ -57,9 +52,9 @@ async def audit(
     await _restart_all(site)  # what was carried out late is carried out now
     for deviation in mail_deviations(site.journal.mail, _receptions(site), site.journal.faults):
         yield deviation
-    async for deviation in _lesson_deviations(site, model, teachers, is_lossless=is_lossless):
+    async for deviation in _lesson_deviations(site, model, teachers):
         yield deviation
-    async for deviation in _model_deviations(site, model, teachers, is_lossless=is_lossless):
+    async for deviation in _model_deviations(site, model, teachers):
         yield deviation
     async for deviation in stored.follower_deviations(followed, model):
         yield deviation
@@ -84,24 +79,20 @@ async def _memory_deviations(
         yield deviation
 
 
-async def _lesson_deviations(
-    site: Site, model: Model, teachers: Teachers, *, is_lossless: bool
-) -> AsyncIterator[Deviation]:
+async def _lesson_deviations(site: Site, model: Model, teachers: Teachers) -> AsyncIterator[Deviation]:
     """Yield what is wrong with history and ledger."""
     records = await records_by_message(model)
     versions = {key: entry.version for key, entry in (await live_entries(model)).items()}
     for deviation in chain_deviations(records, versions):
         yield deviation
-    for deviation in lesson_deviations(site.journal, records, teachers.crowd_keys, is_lossless=is_lossless):
+    for deviation in lesson_deviations(site.journal, records, teachers.crowd_keys):
         yield deviation
 
 
-async def _model_deviations(
-    site: Site, model: Model, teachers: Teachers, *, is_lossless: bool
-) -> AsyncIterator[Deviation]:
+async def _model_deviations(site: Site, model: Model, teachers: Teachers) -> AsyncIterator[Deviation]:
     async for deviation in stored.recount_deviations(model):
         yield deviation
-    async for deviation in stored.stream_deviations(site, is_lossless=is_lossless):
+    async for deviation in stored.stream_deviations(site):
         yield deviation
     async for deviation in stored.unlearn_deviations(site, teachers.teaching, model, teachers.numbers):
         yield deviation

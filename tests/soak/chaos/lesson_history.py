@@ -2,56 +2,19 @@
 
 Rules: what was acknowledged as a change is one record, in the order of the acknowledgements. What was acknowledged
 as no change is no record, and the message had that label then. An attempt without an answer is a record or none,
-then or later, and at most as often as it may be tried. There are no other records. Where Redis loses what it has
-acknowledged, the answers of the last moment before a failover, and of the time until all servers work again, are
-as good as none.
+then or later, and at most as often as it may be tried. There are no other records.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tests.soak.chaos.journal import ACKNOWLEDGEMENTS, Fault, FeedbackOutcome, LessonAttempt
-from tests.soak.chaos.schedule import FAILOVER_KINDS, REPLICA_KINDS, REPLY_LOSING_KINDS, SENTINEL_KINDS
+from tests.soak.chaos.schedule import REPLY_LOSING_KINDS
 
 Label = str | None
 """What a message is learned as; None is nothing."""
-
-
-Span = tuple[float, float]
-"""A time, in seconds since the begin of the run."""
-
-_LAST_MOMENT_SECONDS = 2.0
-
-
-def losing_spans(faults: Sequence[Fault]) -> list[Span]:
-    """Return the times of failovers: what was acknowledged in one of them may be lost.
-
-    A replica that was away is behind until all servers work again: faults that overlap are one time.
-    """
-    spans: list[tuple[Span, bool]] = []
-    for fault in sorted(faults, key=lambda fault: fault.begun):
-        if fault.kind not in FAILOVER_KINDS | REPLICA_KINDS | SENTINEL_KINDS:
-            continue
-        begun, ended, loses = fault.begun - _LAST_MOMENT_SECONDS, fault.ended, fault.kind in FAILOVER_KINDS
-        if spans and begun <= spans[-1][0][1]:
-            (begun, last_ended), did_lose = spans.pop()
-            ended, loses = max(ended, last_ended), loses or did_lose
-        spans.append(((begun, ended), loses))
-    return [span for span, loses in spans if loses]
-
-
-def without_lost_answers(attempts: Sequence[LessonAttempt], spans: Sequence[Span]) -> list[LessonAttempt]:
-    """Return the attempts; one whose answer fell into one of these times has none."""
-    return [
-        replace(attempt, outcome=FeedbackOutcome.UNKNOWN)
-        if attempt.outcome in ACKNOWLEDGEMENTS
-        and any(begun <= attempt.ended and attempt.begun <= ended for begun, ended in spans)
-        else attempt
-        for attempt in attempts
-    ]
 
 
 def explains(attempts: Sequence[LessonAttempt], records: Sequence[Label]) -> bool:

@@ -8,29 +8,25 @@ from nbstream.store.model.history import HistoryRecord
 from nbstream.store.model.model import Model
 from tests.soak.chaos.deviations import Deviation
 from tests.soak.chaos.journal import Journal, LessonAttempt
-from tests.soak.chaos.lesson_history import counts_agree, explains, losing_spans, without_lost_answers
+from tests.soak.chaos.lesson_history import counts_agree, explains
 
 
 def lesson_deviations(
     journal: Journal,
     records: Mapping[str, Sequence[HistoryRecord]],
     crowd_keys: Iterable[str],
-    *,
-    is_lossless: bool,
 ) -> Iterator[Deviation]:
-    """Yield what is wrong with the history; ``records`` are those of each message, the oldest first.
-
-    ``is_lossless`` says that Redis has lost nothing. Else what was acknowledged in a failover may be lost.
-    """
-    spans = [] if is_lossless else losing_spans(journal.faults)
+    """Yield what is wrong with the history; ``records`` are those of each message, the oldest first."""
     attempts_of: dict[str, list[LessonAttempt]] = {key: [] for key in records}
     for attempt in journal.lessons:
         attempts_of.setdefault(attempt.key, []).append(attempt)
     crowd = set(crowd_keys)
     for key, own_attempts in attempts_of.items():
         labels = [record.label for record in records.get(key, ())]
-        told = without_lost_answers(own_attempts, spans)
-        if not (counts_agree(told, labels, journal.faults) if key in crowd else explains(told, labels)):
+        is_crowd = key in crowd
+        if not (
+            counts_agree(own_attempts, labels, journal.faults) if is_crowd else explains(own_attempts, labels)
+        ):
             answers = [
                 f"{attempt.begun:.1f} to {attempt.ended:.1f} s {attempt.label} by {attempt.route}: "
                 f"{attempt.outcome} ({attempt.reply[:60]})"

@@ -19,13 +19,14 @@ from tests.soak.chaos.disks import small_disk
 from tests.soak.chaos.faults import Faults
 from tests.soak.chaos.host_faults import HopFaults, HostFaults
 from tests.soak.chaos.journal import Journal
-from tests.soak.chaos.schedule import DISK_KINDS, Event, plan
+from tests.soak.chaos.redis_faults import LinkFaults, RedisFaults
+from tests.soak.chaos.redis_service import running_redis
+from tests.soak.chaos.schedule import DISK_KINDS, Event, Kind, plan
 from tests.soak.chaos.senders import Senders
 from tests.soak.chaos.site import Site, running_site
 from tests.soak.chaos.stored import LEDGER_SECONDS
 from tests.soak.chaos.streams import StreamClient
 from tests.soak.chaos.teachers import Teachers
-from tests.soak.chaos.topologies import Start, Topology
 
 _REDIS_DISK_MEGABYTES = 192
 _MAIL_DISK_MEGABYTES = 64
@@ -47,7 +48,6 @@ class RunOptions:
     events: int
     folder: Path
     redis_binary: Path
-    topology: Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +74,21 @@ async def run_chaos(options: RunOptions) -> RunResult:
 
 async def _run(options: RunOptions, journal: Journal) -> AsyncIterator[Deviation]:
     """Start everything, attack it, and yield what is wrong."""
-    folder, topology = options.folder, options.topology
+    folder = options.folder
     redis_disk, mail_disk = folder / "redis", folder / "mail"
     with (
         small_disk(redis_disk, _REDIS_DISK_MEGABYTES) as has_redis_disk,
         small_disk(mail_disk, _MAIL_DISK_MEGABYTES) as has_mail_disk,
     ):
-        kinds = topology.kinds if has_redis_disk and has_mail_disk else topology.kinds - DISK_KINDS
+        kinds = set(Kind) - (set() if has_redis_disk and has_mail_disk else DISK_KINDS)
         events = plan(options.seed, options.seconds, options.events, kinds)
         _write_schedule(folder / "schedule.json", options, events)
         async with (
-            topology.start(Start(options.redis_binary, redis_disk, folder, journal)) as running,
-            running_site(folder, mail_disk, running.servers, journal) as site,
+            running_redis(options.redis_binary, redis_disk, folder, journal) as redis,
+            running_site(folder, mail_disk, redis, journal) as site,
         ):
-            actions = {**running.actions, **HostFaults(site).actions, **HopFaults(site).actions}
+            of_redis = {**RedisFaults(redis).actions, **LinkFaults(redis).actions}
+            actions = {**of_redis, **HostFaults(site).actions, **HopFaults(site).actions}
             faults = Faults(actions, journal, _MOST_LATENESS * options.seconds)
             async for deviation in _attack(site, options, faults.run(events)):
                 yield deviation
@@ -122,8 +123,7 @@ async def _attack(
                 finishing.set()
                 senders.finish()
         site.journal.note("audit")
-        is_lossless = options.topology.is_lossless
-        async for deviation in audit(site, teachers, followed, is_lossless=is_lossless):
+        async for deviation in audit(site, teachers, followed):
             yield deviation
 
 
@@ -133,7 +133,7 @@ async def _followed_counts(site: Site) -> AsyncIterator[dict[str, FollowedCounts
     async with AsyncExitStack() as stack:
         followed = {}
         for name in site.hosts:
-            client = site.servers.client(name)
+            client = site.server.client(name)
             stack.push_async_callback(client.aclose)
             followed[name] = FollowedCounts(Model(client, MODEL, LEDGER_SECONDS))
             following = asyncio.create_task(Follower(client, [followed[name]]).run())

@@ -50,19 +50,6 @@ class Kind(StrEnum):
     HOP_DIES_AFTER_DATA = "next hop: dies after DATA, before its 250"
     HOP_CUTS = "next hop: cuts all connections"
     FULL_MAIL_DISK = "Maildir: its disk is full"
-    HAND_OVER = "failover: another primary, all connections cut"
-    HAND_OVER_KEEPING = "failover: another primary, open connections stay"
-    LOSE_PRIMARY = "failover: the primary dies, and its last writes with it"
-    SPLIT_BRAIN = "failover: two primaries for a while, and the writes of one are lost"
-    KILL_REPLICA = "replica: SIGKILL"
-    STOP_REPLICA = "replica: SIGSTOP, later SIGCONT"
-    KILL_SENTINEL_PRIMARY = "sentinels: the primary dies, and comes back later"
-    STOP_SENTINEL_PRIMARY = "sentinels: the primary hangs"
-    PARTITION_SENTINEL_PRIMARY = "sentinels: the primary is cut off"
-    KILL_SENTINEL_REPLICA = "sentinels: a replica dies"
-    KILL_SENTINEL = "sentinels: one dies"
-    STOP_SENTINEL = "sentinels: one hangs"
-    KILL_ALL_SENTINELS = "sentinels: all die"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,56 +95,17 @@ TRAITS = {
     Kind.HOP_DIES_AFTER_DATA: Traits(_HOP, (0.3, 2.0)),
     Kind.HOP_CUTS: Traits(_HOP),
     Kind.FULL_MAIL_DISK: Traits(("b",), (0.5, 4.0)),
-    Kind.HAND_OVER: Traits(_REDIS),
-    Kind.HAND_OVER_KEEPING: Traits(_REDIS),
-    Kind.LOSE_PRIMARY: Traits(_REDIS),
-    Kind.SPLIT_BRAIN: Traits(_REDIS, (0.5, 6.0)),
-    Kind.KILL_REPLICA: Traits(_REDIS),
-    Kind.STOP_REPLICA: Traits(_REDIS, (0.5, 5.0)),
-    Kind.KILL_SENTINEL_PRIMARY: Traits(_REDIS, (0.0, 6.0)),
-    Kind.STOP_SENTINEL_PRIMARY: Traits(_REDIS, (0.5, 6.0)),
-    Kind.PARTITION_SENTINEL_PRIMARY: Traits(_REDIS, (0.5, 8.0)),
-    Kind.KILL_SENTINEL_REPLICA: Traits(_REDIS, (0.0, 3.0)),
-    Kind.KILL_SENTINEL: Traits(_REDIS, (0.0, 3.0)),
-    Kind.STOP_SENTINEL: Traits(_REDIS, (0.5, 3.0)),
-    Kind.KILL_ALL_SENTINELS: Traits(_REDIS, (0.0, 3.0)),
 }
 """The targets and times of each kind. The seconds of a jump of the clock are how far it was ahead."""
 
 
-REPLICA_KINDS = frozenset({Kind.HAND_OVER, Kind.HAND_OVER_KEEPING, Kind.KILL_REPLICA, Kind.STOP_REPLICA})
-"""The kinds that need a replica, and lose nothing."""
-
-LOSING_KINDS = frozenset({Kind.LOSE_PRIMARY, Kind.SPLIT_BRAIN})
-"""The kinds that lose what Redis has acknowledged."""
-
-FAILOVER_KINDS = LOSING_KINDS | {
-    Kind.KILL_SENTINEL_PRIMARY,
-    Kind.STOP_SENTINEL_PRIMARY,
-    Kind.PARTITION_SENTINEL_PRIMARY,
-}
-"""The kinds by which a replica takes over that may lack what the primary has acknowledged."""
-
 DISK_KINDS = frozenset({Kind.FULL_REDIS_DISK, Kind.FULL_MAIL_DISK})
 """The kinds that need the right to mount a small file system."""
-
-HOST_KINDS = frozenset(kind for kind in Kind if kind.startswith(("daemon", "supervisor", "worker", "rolling")))
-HOST_KINDS |= frozenset(kind for kind in Kind if kind.startswith(("reload", "next hop", "Maildir")))
-"""The kinds that hit the hosts and the next hop."""
-
-LINK_KINDS = frozenset(kind for kind in Kind if kind.startswith("connection to Redis"))
-"""The kinds that hit the connections of a host to Redis."""
-
-REDIS_KINDS = frozenset(kind for kind in Kind if kind.startswith("Redis: "))
-"""The kinds that hit a Redis without sentinels."""
-
-SENTINEL_KINDS = frozenset(kind for kind in Kind if kind.startswith("sentinels: "))
-"""The kinds that hit servers under sentinels."""
 
 _ANSWERED_KINDS = frozenset({Kind.FULL_REDIS_MEMORY, Kind.FLUSH_SCRIPTS, Kind.CLOCK_JUMP})
 _PAUSING_KINDS = frozenset({Kind.STOP_DAEMON, Kind.STOP_WORKER})  # their deadlines pass meanwhile
 REPLY_LOSING_KINDS = (
-    LINK_KINDS | REDIS_KINDS | REPLICA_KINDS | LOSING_KINDS | SENTINEL_KINDS | _PAUSING_KINDS
+    frozenset(kind for kind in Kind if kind.startswith(("connection to Redis", "Redis: "))) | _PAUSING_KINDS
 ) - _ANSWERED_KINDS
 """The kinds by which a host may miss the reply to what Redis has carried out, so that it asks again."""
 

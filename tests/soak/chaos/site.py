@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from redis.asyncio import Redis
 
@@ -17,7 +17,7 @@ from tests.soak.chaos.http_client import request
 from tests.soak.chaos.journal import Journal
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.next_hop import NextHop
-from tests.soak.chaos.redis_group import DIRECT, READY_SECONDS
+from tests.soak.chaos.redis_service import DIRECT, READY_SECONDS, RedisService
 from tests.soak.chaos.schedule import HOSTS
 from tests.soak.chaos.services import Daemon
 
@@ -129,31 +129,13 @@ class Host:
         return False
 
 
-class RedisServers(Protocol):
-    """The Redis servers of a run, however clients reach the primary among them.
-
-    ``wait_replicas`` is how many replicas must have what is acknowledged to clients.
-    """
-
-    wait_replicas: int
-
-    def setting(self, host: str) -> str:
-        """Return the setting ``redis`` of a host."""
-
-    def client(self, name: str) -> Redis:
-        """Return a client of the primary that meets the faults of that host, or none where it is ``DIRECT``."""
-
-    async def wait_until_ready(self) -> None:
-        """Return once all servers answer, and the replicas follow. Raises ``TimeoutError``."""
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """All of it. ``redis`` is a client that no fault of a connection meets."""
 
     folder: Path
     hosts: dict[str, Host]
-    servers: RedisServers
+    server: RedisService
     redis: Redis
     next_hop: NextHop
     maildir: Path
@@ -165,26 +147,26 @@ class Site:
 
     async def wait_until_ready(self) -> None:
         """Return once Redis answers and all daemons take mail. Raises ``TimeoutError``."""
-        await self.servers.wait_until_ready()
+        await self.server.wait_until_ready()
         for host in self.hosts.values():
             await host.wait_until_ready()
 
 
 @asynccontextmanager
 async def running_site(
-    folder: Path, mail_disk: Path, servers: RedisServers, journal: Journal
+    folder: Path, mail_disk: Path, server: RedisService, journal: Journal
 ) -> AsyncIterator[Site]:
     """Start both hosts and the next hop."""
     async with AsyncExitStack() as stack:
-        redis = servers.client(DIRECT)
+        redis = server.client(DIRECT)
         stack.push_async_callback(redis.aclose)
         hop = await stack.enter_async_context(NextHop(free_port()))
         maildir = mail_disk / "Maildir"
         next_hops = {"a": f"smtp://127.0.0.1:{hop.port}", "b": f"maildir:{maildir}"}
         hosts = {}
         for name, workers in zip(HOSTS, (2, 1), strict=True):
-            hosts[name] = Host(name, folder / name, workers, next_hops[name], servers.setting(name), journal)
+            hosts[name] = Host(name, folder / name, workers, next_hops[name], server.setting(name), journal)
             await stack.enter_async_context(hosts[name].daemon)
-        site = Site(folder, hosts, servers, redis, hop, maildir, journal)
+        site = Site(folder, hosts, server, redis, hop, maildir, journal)
         await site.wait_until_ready()
         yield site

@@ -22,7 +22,6 @@ IN, OUT, DEAD = (f"nbstream:{{default}}:{name}" for name in ("in", "out", "dead"
 _ANSWER_SECONDS = 20.0
 _RETRY_SECONDS = 0.3
 _PAUSE_SECONDS = 0.4
-_WAIT_MILLISECONDS = 1000
 
 StreamAnswer = Mapping[bytes, bytes]
 
@@ -32,7 +31,6 @@ class StreamClient:
 
     def __init__(self, site: Site) -> None:
         self._redis = site.redis
-        self._wait_replicas = site.servers.wait_replicas
         self._journal: Journal = site.journal
         self._waiting: dict[str, asyncio.Future[StreamAnswer]] = {}
         self._number = 0
@@ -78,14 +76,6 @@ class StreamClient:
             await self._ask(what)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _add(self, fields: dict[Any, Any]) -> Any:
-        """Add an entry and return its stream id, or None where not as many replicas have it as must."""
-        async with self._redis.pipeline(transaction=False) as pipe:
-            pipe.xadd(IN, fields)
-            pipe.wait(self._wait_replicas, _WAIT_MILLISECONDS)
-            entry, replicas = await pipe.execute()
-        return entry if replicas >= self._wait_replicas else None
-
     async def _ask(self, fields: dict[str, str | bytes]) -> StreamAnswer | None:
         self._number += 1
         request_id = f"request {self._number}"
@@ -93,7 +83,7 @@ class StreamClient:
         added: dict[Any, Any] = {"id": request_id, **fields}
         entry: Any = None
         with suppress(RedisError):  # it may have been added all the same
-            entry = await self._add(added)
+            entry = await self._redis.xadd(IN, added)
         self._journal.add_request(StreamRequest(request_id, entry.decode() if entry else None))
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
