@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from email import message_from_bytes
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from nbstream.store.model.ledger import unpack_names
 from nbstream.store.recent.stored_form import decompress_first
 from tests.harness.daemon import DaemonProcess, command, send, wait_until, write_config
 from tests.harness.letters import letters
@@ -83,10 +84,8 @@ def stored_values(redis: Any) -> Iterator[bytes]:
 
 def readable(value: bytes) -> bytes:
     """The value, and what a reader of the formats gets out of it."""
-    try:
-        return value + zlib.decompress(value)
-    except zlib.error:
-        pass
+    with suppress(ValueError):
+        return value + unpack_names(value)
     try:
         content, rest = decompress_first(value)
     except ValueError:

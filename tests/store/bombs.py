@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tracemalloc
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+import zstandard
 
 from nbstream.tokens import MAX_TOKENS
 
@@ -15,9 +16,9 @@ _ALLOWED_BYTES = MANY_BYTES // 4
 MANY_TOKENS = b"\n".join([b"a"] * (MAX_TOKENS + 1))
 
 
-def deflated_bomb() -> bytes:
+def many_bytes() -> bytes:
     """Many bytes, compressed."""
-    return zlib.compress(bytes(MANY_BYTES), 1)
+    return zstandard.compress(bytes(MANY_BYTES), 1)
 
 
 @contextmanager

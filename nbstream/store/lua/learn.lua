@@ -31,7 +31,8 @@ local totals_key,
 -- The next keys are the counts of each column, and the ledger entry of each message.
 
 local names,  -- the distinct names of tokens and then of sums to which the lessons add, each with a NUL behind it
-  packed_names,  -- the names as the change has them, compressed
+  packed_tokens,  -- the tokens among them as the change has them, compressed
+  joined_sums,  -- the sums among them, separated by line feeds
   name_count,  -- how many names there are
   token_count,  -- how many of them are tokens
   max_changes,  -- about how many changes stay in the change stream; after a batch, how many lessons
@@ -39,7 +40,7 @@ local names,  -- the distinct names of tokens and then of sums to which the less
   max_prequential_scores,  -- how many prequential scores of ham and of spam stay
   ledger_seconds,  -- after how many seconds a new ledger entry expires
   column_count,  -- the number of columns to which the lessons add
-  lesson_count = unpack(ARGV, 1, 10)  -- the number of lessons
+  lesson_count = unpack(ARGV, 1, 11)  -- the number of lessons
 -- The next arguments are those of each column, and then those of each lesson.
 
 name_count, token_count = tonumber(name_count), tonumber(token_count)
@@ -64,7 +65,7 @@ local function vocabulary_field(column)
   return generation == current_generation and 'vocabulary:auto' or nil
 end
 
-local columns, groups, next_argument = {}, {}, 11  -- a group: the columns with the same vocabulary
+local columns, groups, next_argument = {}, {}, 12  -- a group: the columns with the same vocabulary
 for i = 1, column_count do
   local name,  -- the name of the column
     additions,  -- what is added to the count of each name, as an array of MessagePack ('' = to none)
@@ -289,7 +290,7 @@ end
 
 local sequence = redis.call('INCRBY', sequence_key, lesson_count)
 local all_totals = table.concat(redis.call('HGETALL', totals_key), ' ')
-local change = {'sequence', sequence, 'totals', all_totals, 'names', packed_names}
+local change = {'sequence', sequence, 'totals', all_totals, 'names', packed_tokens, 'sums', joined_sums}
 local function add_to_change(field, value)
   change[#change + 1] = field
   change[#change + 1] = value

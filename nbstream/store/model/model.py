@@ -29,7 +29,7 @@ from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
 from nbstream.store.model.keys import MAX_CHANGES, MAX_HISTORY_RECORDS, ModelKeys, RetentionLimits
 from nbstream.store.model.scan import scan_counts, scan_keys, scan_prequential_scores
-from nbstream.store.model.scripts import is_of_model, lesson_count, pack_names, read_totals, read_totals_in_turn
+from nbstream.store.model.scripts import is_of_model, lesson_count, read_totals, read_totals_in_turn
 from nbstream.store.model.signature import verify_signature
 from nbstream.store.redis_errors import store_errors
 from nbstream.tokens.tokens import join_tokens
@@ -284,7 +284,7 @@ class Model(CommitPoint):
         with store_errors():
             reply: Any = await self._evict_script(
                 keys=[keys.totals, keys.changes, keys.sequence, *map(keys.counts, columns)],
-                args=[target, self.retention.max_changes, joined, field, pack_names(joined), *of_columns],
+                args=[target, self.retention.max_changes, joined, field, ledger.pack_names(joined), *of_columns],
             )
         return Eviction(reply[0], int(reply[1])) if reply else None
 

@@ -6,9 +6,10 @@ fields:
 - ``sequence``: its number. The number of the change before it is smaller by the lessons of this one.
 - ``lessons``: how many lessons it has; absent for one.
 - ``totals``: the names and values of all totals in turn, separated by spaces.
-- ``names``: the names of the counts that changed, separated by line feeds, compressed by Zstandard.
-- ``counts:`` and a column: the resulting counts of that column, separated by spaces; absent where none of them
-  changed.
+- ``names``: the tokens whose counts changed, packed as in a ledger entry.
+- ``sums``: the sums that changed, separated by line feeds; absent in an eviction.
+- ``counts:`` and a column: the resulting counts of that column, of the tokens and then of the sums, separated by
+  spaces; absent where none of them changed.
 - ``messages``: the keys of the messages of its lessons, separated by spaces; absent in an eviction.
 - what happened to prequential scores; see ``PrequentialScores.apply_change``.
 - ``predecessor``: the stream id of the change before it, ``0-0`` for the first one.
@@ -19,15 +20,13 @@ from __future__ import annotations
 
 import secrets
 import struct
-import threading
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cache, cached_property
-from itertools import count
+from functools import cached_property
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import zstandard
 
 from nbstream.bayes.columns import CLASSES, automatic_columns, kind_of
 from nbstream.bayes.counts import Totals
@@ -60,8 +59,6 @@ _ARRAY_TYPE = 0xDD
 _INTEGER_TYPE = 0xD3
 _INTEGER = np.dtype([("type", "u1"), ("value", ">i8")])
 _COUNTS = b"counts:"
-_ZSTD_LEVEL = 1  # 2,200 bytes of 5,934; level 3 gives 2,165
-_MAX_NAMES_BYTES = 2 * ledger.MAX_UNPACKED_BYTES  # those of the old and the new entry of one message
 
 ScriptArguments: TypeAlias = "list[str | bytes | int]"
 """The arguments of the script."""
@@ -94,9 +91,9 @@ class Lesson:
         return history.history_fields(self.new, self.note, "" if self.new else self.attempt)
 
     @cached_property
-    def entry_fields(self) -> Sequence[str | bytes]:
-        """The names and values of the new ledger entry in turn, as they are stored; empty for no entry."""
-        return [item for field in self.new.pack().items() for item in field] if self.new else []
+    def packed_entry(self) -> Mapping[str, str | bytes]:
+        """The fields of the new ledger entry as they are stored; empty for no entry."""
+        return self.new.pack() if self.new else {}
 
 
 class _ColumnSum:
@@ -189,10 +186,12 @@ class LessonBatch:
         """The arguments of the script, in the order that it documents."""
         token_count = len(self._token_numbers)
         name_count = token_count + len(self._sum_numbers)
-        names = b"\n".join(([self._token_numbers.joined()] if token_count else []) + [*self._sum_numbers])
+        tokens, sums = self._token_numbers.joined() if token_count else b"", b"\n".join(self._sum_numbers)
+        names = b"\n".join(filter(None, (tokens, sums)))
         arguments: ScriptArguments = [
             names.replace(b"\n", b"\0") + b"\0" if names else b"",
-            pack_names(names),
+            self._packed_tokens(tokens),
+            sums,
             name_count,
             token_count,
             limits.max_changes,
@@ -208,8 +207,14 @@ class LessonBatch:
         for lesson in self.lessons:
             arguments += _lesson_arguments(lesson)
             arguments += lesson.note_fields
-            arguments += lesson.entry_fields
+            arguments += chain.from_iterable(lesson.packed_entry.items())
         return arguments
+
+    def _packed_tokens(self, tokens: bytes) -> str | bytes:
+        """The ``tokens`` of all lessons, packed; those of one new entry alone are packed in it already."""
+        first = self.lessons[0]
+        is_packed = first.new and join_tokens(first.new.tokens) == tokens
+        return first.packed_entry["tokens"] if is_packed else ledger.pack_names(tokens)
 
 
 def unpack_reply(reply: Any, lesson_count: int) -> bytes | dict[int, ledger.LedgerConflict | StoreIncompatible]:
@@ -245,7 +250,7 @@ def _lesson_arguments(lesson: Lesson) -> ScriptArguments:
         new.label if new else "",
         new.prequential_score if new else b"",
         len(lesson.note_fields),
-        len(lesson.entry_fields),
+        2 * len(lesson.packed_entry),
     ]
 
 
@@ -280,39 +285,13 @@ def changed_counts(change: Mapping[bytes, bytes]) -> tuple[TokenList, list[tuple
 
     Raises ``KeyError`` or ``ValueError`` for a change that cannot be read.
     """
-    names = TokenList.from_joined(_unpack_names(change[b"names"]))
+    tokens, sums = ledger.unpack_names(change[b"names"]), change.get(b"sums", b"")
+    names = TokenList.from_joined(b"\n".join(filter(None, (tokens, sums))))
     return names, [
         (field.removeprefix(_COUNTS).decode(), np.fromstring(counts, dtype=np.int64, sep=" "))
         for field, counts in change.items()
         if names and field.startswith(_COUNTS)
     ]
-
-
-class _ZstdContexts(threading.local):
-    """A compressor and a decompressor for each thread: to make one takes as long as to use it."""
-
-    def __init__(self) -> None:
-        self.compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
-        self.decompressor = zstandard.ZstdDecompressor()
-
-
-@cache
-def _zstd() -> _ZstdContexts:
-    return _ZstdContexts()
-
-
-def pack_names(names: bytes) -> bytes:
-    """Names, separated by line feeds, as a change has them."""
-    return _zstd().compressor.compress(names)
-
-
-def _unpack_names(packed: bytes) -> bytes:
-    try:
-        if zstandard.frame_content_size(packed) > _MAX_NAMES_BYTES:
-            raise ValueError("more names than a change has")
-        return _zstd().decompressor.decompress(packed)
-    except zstandard.ZstdError as error:
-        raise ValueError("the names are damaged") from error
 
 
 def is_of_model(change: Mapping[bytes, bytes], name_in_changes: str) -> bool:

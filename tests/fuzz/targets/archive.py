@@ -10,10 +10,9 @@ import gzip
 import hashlib
 import io
 import json
-import zlib
 
 from nbstream.errors import InputError, StoreIncompatible
-from nbstream.store.model.ledger import LedgerEntry
+from nbstream.store.model.ledger import LedgerEntry, pack_tokens
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer.archive import (
     ArchiveHeader,
@@ -79,7 +78,8 @@ def _header(**changes: object) -> bytes:
 
 _FIELDS = {
     **{"version": "a1", "label": "spam", "weight": "1000", "sums": "=score:9 1000", "learned_at": "1799999999.5"},
-    **{"tokens": base64.b64encode(zlib.compress(b"body:a\nsubject:b")).decode(), "source": "http", "actor": "ann"},
+    **{"tokens": base64.b64encode(pack_tokens([b"body:a", b"subject:b"])).decode(), "source": "http"},
+    "actor": "ann",
     **{"score": "-0.25", "first": "1799999999.5 abc 0.25 0.001:1", "change": "1799999999500-0"},
 }
 _ENTRY = json.dumps({"message": "a" * 24, "milliseconds": 1000, "fields": _FIELDS}).encode() + b"\n"

@@ -24,8 +24,8 @@ def test_a_lesson_is_packed_with_the_fields_of_its_record_and_of_its_new_entry()
     learned = new_lesson("m", new)
 
     assert learned.note_fields == history_fields(new, NOTE, learned.attempt)
-    assert dict(zip(learned.entry_fields[0::2], learned.entry_fields[1::2], strict=True)) == new.pack()
-    assert removal.entry_fields == []
+    assert learned.packed_entry == new.pack()
+    assert removal.packed_entry == {}
 
 
 def long_entry(first: int, tokens: int) -> LedgerEntry:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 from redis.asyncio import Redis
 
 from nbstream.bayes.columns import CLASSES
@@ -586,15 +587,15 @@ def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
         message_line(sums="=score+0 3031"),
         message_line(learned_at="1e999"),
         message_line(score="nan"),
-        message_line(tokens=base64.b64encode(zlib.compress(b"a\x1b[2Jb")).decode()),
-        message_line(tokens=base64.b64encode(zlib.compress(b"a\n\nb")).decode()),
-        message_line(tokens=base64.b64encode(zlib.compress(b"a" * 65)).decode()),
+        message_line(tokens=base64.b64encode(zstandard.compress(b"a\x1b[2Jb")).decode()),
+        message_line(tokens=base64.b64encode(zstandard.compress(b"a\n\nb")).decode()),
+        message_line(tokens=base64.b64encode(zstandard.compress(b"a" * 65)).decode()),
         message_line(learned_at="nan"),
         message_line(sums=f"=x {2**53}"),
         message_line(of_another="program"),
         message_line(sums="=x 1 =x 1"),
-        message_line(tokens=base64.b64encode(zlib.compress(b"a\nb\na")).decode()),
-        message_line(tokens=base64.b64encode(zlib.compress(bytes(65 << 20), 1)).decode()),
+        message_line(tokens=base64.b64encode(zstandard.compress(b"a\nb\na")).decode()),
+        message_line(tokens=base64.b64encode(zstandard.compress(bytes(65 << 20), 1)).decode()),
     ],
 )
 async def test_an_entry_that_no_lesson_can_have_written_is_refused(other: Model, line: bytes) -> None:
