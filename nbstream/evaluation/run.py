@@ -15,8 +15,8 @@ import random
 import re
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -31,6 +31,7 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.policy.verdict import Thresholds, Verdict
+from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 
 _SOURCE = "evaluate"
+_OPPOSITES = {"ham": "spam", "spam": "ham"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +138,6 @@ class EvaluationResult:
     first_verdict: int | None = None
 
     @property
-    def thresholds(self) -> Thresholds:
-        """The thresholds that decided the last message."""
-        return self.rows[-1].thresholds if self.rows else Thresholds()
-
-    @property
     def tokens_per_message(self) -> float | None:
         """The mean number of distinct tokens of the learned messages; None if nothing was learned."""
         return self.learned_tokens / self.learned if self.learned else None
@@ -204,14 +201,16 @@ async def evaluate(
     """
     regime = regimes.parse_regime(options.regime, options.taught)
     generator = random.Random(options.seed)  # noqa: S311 - no secret
+    habits = random.Random(f"habits {options.seed}")  # noqa: S311 - other numbers than those that flip labels
     rows: list[EvaluationRow] = []
     inbox = Inbox(spam_filter.parts.tokenizer, implicit_ham, regimes.messages_until_kept(options.regime))
     seconds, learned, learned_tokens, autolearned, labels = 0.0, 0, 0, 0, LabelCounts()
     first_verdict, known_domains = None, set[str]()
-    for position, (labelled, draw) in enumerate(zip(stream, draw_habits(options.seed), strict=False), start=1):
+    for position, labelled in enumerate(stream, start=1):
         # A number is drawn for every message, learned or not, so that the same labels are flipped in every regime.
         flipped = generator.random() < options.label_noise
-        label = _opposite_label(labelled.label) if flipped else labelled.label
+        label = _OPPOSITES[labelled.label] if flipped else labelled.label
+        draw = habits.random()
         started = time.perf_counter()
         message = _parse_message(labelled.content, reader)
         check = await spam_filter.check(message)
@@ -230,14 +229,23 @@ async def evaluate(
             autolearned += await autolearner.learn_queued()
         autolearned += await inbox.add(message, check)
         seconds += time.perf_counter() - started
-        row = EvaluationRow(labelled.label, check.score, check.probability, check.verdict, check.thresholds)
-        other_verdict = _other_verdict(labelled.content, options.other_field)
         domain = _sender_domain(message) if labelled.label == "ham" else ""
-        is_first_contact = bool(domain) and domain not in known_domains
+        rows.append(
+            EvaluationRow(
+                labelled.label,
+                check.score,
+                check.probability,
+                check.verdict,
+                check.thresholds,
+                message_key=check.id,
+                name=labelled.name,
+                other_verdict=_other_verdict(labelled.content, options.other_field),
+                is_first_contact=bool(domain) and domain not in known_domains,
+            )
+        )
         known_domains.add(domain)
-        row = replace(row, message_key=check.id, name=labelled.name, other_verdict=other_verdict)
-        rows.append(replace(row, is_first_contact=is_first_contact))
-        await _allow_cancellation()
+        await asyncio.sleep(0)  # with counts in memory nothing else waits, and Ctrl-C could not interrupt the run
+        stop_if_cancelled()
     return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels, first_verdict)
 
 
@@ -259,16 +267,6 @@ async def _check_if_reinforced(spam_filter: Filter, case: regimes.LabelledCheck,
     return planned.after if planned else lesson.after
 
 
-def draw_habits(seed: int) -> Iterator[float]:
-    """Yield the draw of each message of a stream, for regimes in which a person does something at times.
-
-    They are other numbers than those that flip labels.
-    """
-    generator = random.Random(f"habits {seed}")  # noqa: S311 - no secret
-    while True:
-        yield generator.random()
-
-
 def _parse_message(content: bytes | str, reader: MessageReader) -> Message:
     if isinstance(content, str):
         return Message.from_text(content, reader.limits)
@@ -283,22 +281,6 @@ def _sender_domain(message: Message) -> str:
 
 def _other_verdict(content: bytes | str, field_name: str) -> Verdict | None:
     return read_verdict(content, field_name) if field_name and isinstance(content, bytes) else None
-
-
-def _opposite_label(label: str) -> str:
-    return "ham" if label == "spam" else "spam"
-
-
-async def _allow_cancellation() -> None:
-    """Let Ctrl-C interrupt the run.
-
-    With counts in memory nothing else waits, and redis-py may have swallowed the cancellation before (see
-    ``nbstream.store.cancellation``).
-    """
-    await asyncio.sleep(0)
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 _WORDS = MappingProxyType(

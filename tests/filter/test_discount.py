@@ -7,7 +7,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.classifier import Classifier
 from nbstream.bayes.novelty import CHECK_SUMS, NOVELTY_SUMS
-from nbstream.cli.commands.explain import TableStyle, render_table
+from nbstream.cli.commands.explain import render_table
 from nbstream.filter import Check, Filter
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import UNLIKE_SPAM, Verdict
@@ -61,7 +61,7 @@ async def test_mail_unlike_learned_spam_is_unsure_and_says_why(taught: Filter) -
     assert check.is_discounted
     assert 0.5 <= check.probability < check.thresholds.spam <= check.full_probability
     assert UNLIKE_SPAM in check.reason
-    text = "\n".join(render_table(check.explain(0.0), TableStyle()))
+    text = "\n".join(render_table(check.explain(0.0)))
     assert "discount " in text
     assert "known from spam  " in text
 

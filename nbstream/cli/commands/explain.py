@@ -58,43 +58,33 @@ _KIND_CLUES = 5  # of each kind
 _MESSAGE_ID = re.compile(r"[a-z2-7]{24}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Subject:
-    """A message and its record; ``path`` is None where the message was named by its id."""
-
-    path: str | None
-    record: MessageRecord
-
-
 async def run(options: argparse.Namespace, output: Output) -> None:
     """Print the explanations; 66 for unreadable paths and unknown ids, 75 when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    style = TableStyle(options.clues, terminal_columns(), colour=is_styled())
     separator = ""
     async with open_one_shot_filter(settings, user=options.user, reads_messages=True) as (spam_filter, model):
-        async for subject in _subjects(options.subjects, settings, spam_filter, model, output.errors):
-            text = separator + _describe(subject, style, now=options.now)
-            members = {"path": subject.path, **api_json.message_record_to_json(subject.record)}
+        async for path, record in _subjects(options.subjects, settings, spam_filter, model, output.errors):
+            text = separator + _describe(path, record, options)
+            members = {"path": path, **api_json.message_record_to_json(record)}
             output.show(text, members, styled=True)
             separator = "\n"
 
 
 async def _subjects(
     names: list[str], settings: Settings, spam_filter: Filter, model: Model, errors: list[NbstreamError]
-) -> AsyncGenerator[_Subject, None]:
-    """Yield what the names stand for, in order; what is unknown or cannot be read is added to ``errors``."""
+) -> AsyncGenerator[tuple[str | None, MessageRecord], None]:
+    """Yield what the names stand for, in order; what is unknown or cannot be read is added to ``errors``.
+
+    The path is None for a message that is named by its id.
+    """
     memory = spam_filter.parts.checked_messages
     assert memory is not None
     for name in names:
         if _is_message_id(name):
-            record = await find_message_record(
-                name,
-                memory,
-                model,
-                spam_filter.parts.make_scorer(spam_filter.policy),
-            )
+            scorer = spam_filter.parts.make_scorer(spam_filter.policy)
+            record = await find_message_record(name, memory, model, scorer)
             if record:
-                yield _Subject(None, record)
+                yield None, record
             else:
                 errors.append(message_files.unknown_id_error(name))
             continue
@@ -104,10 +94,8 @@ async def _subjects(
             # Without waiting for what is still being written: on a folder the waits would take most of the time.
             remembered, then = await memory.recall_with_explanation(check.id, wait=False) or (None, None)
             entry = entry_of_people(await model.entry(check.id))
-            yield _Subject(
-                source.name,
-                MessageRecord(check.id, check.explain(time.time()), then, remembered, entry, kind=check.kind),
-            )
+            explained = check.explain(time.time())
+            yield source.name, MessageRecord(check.id, explained, then, remembered, entry, kind=check.kind)
 
 
 def _is_message_id(name: str) -> bool:
@@ -115,10 +103,9 @@ def _is_message_id(name: str) -> bool:
     return _MESSAGE_ID.fullmatch(name) is not None and not Path(name).exists()
 
 
-def _describe(subject: _Subject, style: TableStyle, *, now: bool) -> str:
-    record = subject.record
-    then = record.explanation_at_check if subject.path is None and not now else None
-    lines = [f"message  {printable(subject.path)}"] if subject.path is not None else []
+def _describe(path: str | None, record: MessageRecord, options: argparse.Namespace) -> str:
+    then = record.explanation_at_check if path is None and not options.now else None
+    lines = [f"message  {printable(path)}"] if path is not None else []
     lines += [f"id       {record.id}", f"checked  {_describe_check(record)}"]
     if record.entry:
         entry = record.entry
@@ -127,13 +114,14 @@ def _describe(subject: _Subject, style: TableStyle, *, now: bool) -> str:
     lines.append(f"now      {render_summary(record.explanation_now)}")
     if record.kind:
         lines += [f"kind     {describe_kind(record.kind)}", *_kind_lines(record.kind)]
-    if subject.path is None and record.checked is None:
+    if path is None and record.checked is None:
         lines.append("by the tokens that it was learned with; its attributes and numbers are not kept")
     explanation = then or record.explanation_now
     if are_private(clue.token for clue in explanation.clues if clue.ham is not None):
         lines.append(f"{WHY_NO_WORDS}; explain the message itself, as a file, to see its words")
     lines.append("" if then else "\nas it is now:")
-    return "\n".join([*lines, *render_table(explanation, style)])
+    table = render_table(explanation, options.clues, terminal_columns(), colour=is_styled())
+    return "\n".join([*lines, *table])
 
 
 def _kind_lines(scores: KindScores) -> Iterator[str]:
@@ -161,15 +149,6 @@ def _describe_check(record: MessageRecord) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class TableStyle:
-    """How many clues are shown (None: all), in how many columns (None: without a limit), and whether in colour."""
-
-    clues: int | None = None
-    columns: int | None = None
-    colour: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class _Row:
     """A line of the table; the first of its numbers is ``log_ratio``, in nats."""
 
@@ -179,19 +158,24 @@ class _Row:
     token: str
 
 
-def render_table(explanation: Explanation, style: TableStyle) -> list[str]:
-    """Return the lines: the prior, the clues with their running sum, then what the score led to."""
+def render_table(
+    explanation: Explanation, clues: int | None = None, columns: int | None = None, *, colour: bool = False
+) -> list[str]:
+    """Return the lines: the prior, the clues with their running sum, then what the score led to.
+
+    ``clues`` are shown at most, in ``columns`` of a terminal; None is no limit.
+    """
     rows = [
         _Row(0.0, (LOG_RATIO_HEAD, "sum", "ham", "spam"), "from", "token"),
-        *_make_rows(explanation, style.clues),
+        *_make_rows(explanation, clues),
     ]
     widths = [max(map(len, column)) for column in zip(*(row.numbers for row in rows), strict=True)]
     origin, token = max(_display_width(row.origin) for row in rows), max(_display_width(row.token) for row in rows)
-    if style.columns is not None:
-        left = style.columns - sum(widths) - len(_GAP) * (len(widths) + 1)
+    if columns is not None:
+        left = columns - sum(widths) - len(_GAP) * (len(widths) + 1)
         origin = max(_MIN_COLUMNS, min(origin, max(left // 2, left - token)))
         token = max(_MIN_COLUMNS, left - origin)
-    lines = [_render_row(row, widths, origin, token, colour=style.colour) for row in rows]
+    lines = [_render_row(row, widths, origin, token, colour=colour) for row in rows]
     return [*lines, "", *_conclusion_lines(explanation)]
 
 

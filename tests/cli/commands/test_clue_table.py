@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from nbstream.cli.commands.explain import TableStyle, render_table
+from nbstream.cli.commands.explain import render_table
 from nbstream.policy.explanation import Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 
@@ -32,4 +32,4 @@ def test_a_threshold_is_not_rounded_to_one(thresholds: Thresholds, shown: str) -
         clues=(),
     )
 
-    assert f"  thresholds  {shown}" in render_table(explanation, TableStyle())
+    assert f"  thresholds  {shown}" in render_table(explanation)
