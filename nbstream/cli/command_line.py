@@ -680,6 +680,7 @@ _COMMANDS = (
             "nbstream undo --since 2h --actor 192.0.2.7",
             "nbstream undo --id edchtru3oofnfvfqwqz7j2fq --yes",
         ),
+        module="nbstream.cli.commands.history",
         exit_codes={0: "The changes were undone as far as possible."},
     ),
     command(

@@ -24,7 +24,7 @@ from nbstream.addresses import TcpAddress
 from nbstream.daemon.config import make_settings
 from nbstream.daemon.daemon import Daemon
 from nbstream.daemon.listeners import HTTP
-from nbstream.daemon.page_links import create_page_link, link_url
+from nbstream.daemon.status import create_page_link, link_url
 from nbstream.demo.mail import RECIPIENT, DemoMail, all_mail, labelled_mail
 from nbstream.interrupts import cancel_on
 from nbstream.listeners.smtp import SMTP

@@ -1,7 +1,10 @@
-"""``nbstream history``: show who taught what, when, and its effect.
+"""``nbstream history`` and ``nbstream undo``: show who taught what, when, and its effect, and take it back.
 
 Rules: one line for each change, the newest last. Since the history is read from its newest change, the lines are
-collected before they are printed: 100,000 take some 20 MB.
+collected before they are printed: 100,000 take some 20 MB. Without ``--yes`` nothing is undone, and each change is
+printed with what would become of it. A change that cannot be taken back is printed with its reason, and stands in
+the way of no other. The message that was changed last comes first, and within a message its newest change. An
+interrupted run may be repeated.
 """
 
 from __future__ import annotations
@@ -12,22 +15,30 @@ from typing import TYPE_CHECKING, Any
 from nbstream.daemon import config
 from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.errors import InputError
+from nbstream.filter.undo import selected_changes, undo_changes
 from nbstream.policy.verdict import shorten_probability
 from nbstream.server.api_json import iso_time
 from nbstream.store.model.history import HistorySelection
+from nbstream.system_users import current_user
 from nbstream.terminal import local_time, print_error
 
 if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.filter import Filter
+    from nbstream.filter.undo import ChangeOutcome
     from nbstream.store.model.history import Assessment, HistoryChange
     from nbstream.terminal import Output
 
 
 async def run(options: argparse.Namespace, output: Output) -> None:
-    """Print the changes; ``StoreUnavailable`` (75) when Redis is away."""
+    """Print the changes, or take them back; ``StoreUnavailable`` (75) when Redis is away."""
     settings = config.load_settings(config.find_config_file(options.config))
-    selection = read_selection(options)
+    selection = HistorySelection(
+        options.since or 0.0, options.until, options.actor, options.label, options.id, options.source
+    )
+    if options.command == "undo":
+        await _undo(settings, selection, options, output)
+        return
     changes: list[tuple[str, dict[str, Any]]] = []
     async with open_one_shot_filter(settings, user=options.user) as (spam_filter, model):
         name = name_of_model(settings, spam_filter, options.user)
@@ -80,8 +91,43 @@ def _assessment_to_json(assessment: Assessment) -> dict[str, Any]:
     return {"probability": assessment.probability, "verdict": assessment.verdict}
 
 
-def read_selection(options: argparse.Namespace) -> HistorySelection:
-    """Return the selection of ``history`` and ``undo``."""
-    return HistorySelection(
-        options.since or 0.0, options.until, options.actor, options.label, options.id, options.source
-    )
+async def _undo(
+    settings: Settings, selection: HistorySelection, options: argparse.Namespace, output: Output
+) -> None:
+    if options.since is None and options.id is None:
+        options.wrong_usage("one of --since and --id is needed")
+
+    def print_outcome(outcome: ChangeOutcome) -> None:  # at once: what an interrupted run has done can be read
+        output.show(_describe_outcome(outcome), _outcome_to_json(outcome))
+
+    async with open_one_shot_filter(settings, user=options.user) as (spam_filter, model):
+        name = name_of_model(settings, spam_filter, options.user)
+        changes = await selected_changes(model, selection)
+        if not changes:
+            print_error(f"no such change in the history of model {name!r}")
+            return
+        counts = await undo_changes(model, changes, print_outcome, current_user() if options.yes else None)
+    lines = [f"changes: {', '.join(f'{count} {outcome}' for outcome, count in sorted(counts.items()))}"]
+    if not options.yes:
+        lines.append("nothing was changed; --yes does it")
+    output.show(lines, {"done": options.yes, "changes": counts})
+
+
+def _describe_outcome(outcome: ChangeOutcome) -> str:
+    change = outcome.change
+    who = f"{change.note.source} {change.note.actor}".rstrip()
+    result = f"{outcome.outcome}: {outcome.why}" if outcome.why else outcome.outcome
+    return f"{local_time(change.at)}  {outcome.message_key}  {change.description}  {who}  {result}"
+
+
+def _outcome_to_json(outcome: ChangeOutcome) -> dict[str, object]:
+    change = outcome.change
+    return {
+        "time": iso_time(change.at),
+        "id": outcome.message_key,
+        "change": change.description,
+        "source": change.note.source,
+        "actor": change.note.actor,
+        "outcome": outcome.outcome,
+        "why": outcome.why or None,
+    }

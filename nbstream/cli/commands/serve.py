@@ -21,9 +21,9 @@ from nbstream.addresses import TcpAddress
 from nbstream.daemon import config
 from nbstream.daemon.daemon import Daemon
 from nbstream.daemon.listeners import HTTP
-from nbstream.daemon.page_links import create_page_link, link_note, link_url
 from nbstream.daemon.server import shorten_switch_interval
 from nbstream.daemon.service_manager import ServiceManager
+from nbstream.daemon.status import create_page_link, link_note, link_url
 from nbstream.daemon.supervisor import Supervisor
 from nbstream.errors import NbstreamError
 from nbstream.listeners.smtp import SMTP

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.daemon import config
-from nbstream.daemon.page_links import create_page_link, link_note, link_url
-from nbstream.daemon.status import ask_daemon_status
+from nbstream.daemon.status import ask_daemon_status, create_page_link, link_note, link_url
 from nbstream.errors import ConfigError, NotRunning
 from nbstream.system_users import current_user
 from nbstream.terminal import print_note

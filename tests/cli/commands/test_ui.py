@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.cli.main import main
-from nbstream.daemon.page_links import link_note, link_url
+from nbstream.daemon.status import link_note, link_url
 from nbstream.file_locks import lock_daemon
 from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
