@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from nbstream.server.moments import parse_moment
 
 if TYPE_CHECKING:
-    from nbstream.cli.imap_folders import ImapFolder
     from nbstream.policy.address_patterns import SenderPattern
     from nbstream.server.imap import ImapAccount
-    from nbstream.training.template import PathTemplate
+    from nbstream.training.template import ImapFolder, PathTemplate
 
 
 _MAX_NAME_CHARACTERS = 100
@@ -94,7 +93,7 @@ def file_path(text: str) -> Path:
 
 def imap_folder(text: str) -> ImapFolder:
     """Return a folder of an IMAP server."""
-    from nbstream.cli.imap_folders import parse_imap_url  # noqa: PLC0415 - only this argument needs it
+    from nbstream.training.template import parse_imap_url  # noqa: PLC0415 - only this argument needs it
 
     try:
         return parse_imap_url(text)

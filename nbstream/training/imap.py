@@ -1,4 +1,4 @@
-"""The mailboxes of all accounts of an IMAP server, a ``MailSource``.
+"""Mail on an IMAP server: the mailboxes of all accounts, a ``MailSource``, and whole folders.
 
 Rules: nothing changes there, neither flags nor messages (EXAMINE, BODY.PEEK). Each command has a limit in time
 and in bytes. Folders of other users and shared ones are left out, since their owners have not asked for it. A
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import reduce
@@ -20,6 +20,7 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nbstream.errors import InputError, NbstreamError
 from nbstream.server.imap import (
     MAX_MESSAGE_BYTES,
     UIDS_PER_COMMAND,
@@ -53,6 +54,7 @@ from nbstream.training.template import account_of
 if TYPE_CHECKING:
     from nbstream.server.imap import ImapAccount
     from nbstream.training.messages import MessagePlace, Skip
+    from nbstream.training.template import ImapFolder
 
 _MAX_FAILURES = 10  # accounts in a row
 _MAX_FAILURES_OF_ONE_PASSWORD = 3  # it is the wrong one, and servers shut out who tries on
@@ -264,3 +266,48 @@ def _read_folder(
             skip(SkippedMail(str(place), EMPTY_MESSAGE))
     for place in left.values():
         skip(SkippedMail(str(place), _GONE))
+
+
+# Whole folders, by their URLs: messages that are marked as deleted are left out.
+
+_SEARCH_BYTES = 4 << 20  # about half a million messages; for the worst such answer IMAPClient takes 400 MB
+
+
+def read_folders(
+    folders: Iterable[ImapFolder],
+    passwords: Mapping[ImapAccount, str],
+    ca_file: Path | None,
+    errors: list[NbstreamError],
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the messages of all folders with their names; what cannot be read is added to ``errors``.
+
+    ``ca_file`` has the certificates that are trusted; None stands for those of the system.
+    """
+    for folder in folders:
+        try:
+            with logged_in(folder.account, passwords[folder.account], ca_file) as client:
+                yield from _read_whole(client, folder, errors)
+        except ImapError as error:
+            errors.append(InputError(f"{folder}: {error}"))
+
+
+def _read_whole(
+    client: LimitedClient, folder: ImapFolder, errors: list[NbstreamError]
+) -> Iterator[tuple[str, bytes]]:
+    with client.command("EXAMINE"):
+        client.select_folder(folder.name, readonly=True)
+    with client.command("UID SEARCH", text_bytes=_SEARCH_BYTES):
+        uids = sorted({uid for uid in client.search("UNDELETED") if 0 < uid < 1 << 32})
+    for start in range(0, len(uids), UIDS_PER_COMMAND):
+        sizes = read_sizes(client, uids[start : start + UIDS_PER_COMMAND])
+        small = {uid: size for uid, size in sizes.items() if size <= MAX_MESSAGE_BYTES}
+        errors.extend(
+            InputError(f"{folder}#{uid}: larger than {MAX_MESSAGE_BYTES >> 20} MiB")
+            for uid in sorted(sizes.keys() - small.keys())
+        )
+        for uid, raw in read_contents(client, small):
+            label = f"{folder}#{uid}"
+            if not raw.strip():
+                errors.append(InputError(f"{label}: empty, that is no message"))
+                continue
+            yield label, raw

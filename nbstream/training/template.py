@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from nbstream.server.imap import IMAP_PORTS, ImapAccount
 
@@ -110,7 +110,7 @@ def parse_passwords(text: str, users: Sequence[str]) -> Mapping[str, str]:
     return named or dict.fromkeys(users, lines[0])
 
 
-def read_imap_url(url: str, form: str) -> tuple[ImapAccount, str]:
+def _read_imap_url(url: str, form: str) -> tuple[ImapAccount, str]:
     """Return the account of a URL (RFC 5092), and the decoded path behind it.
 
     User and path are percent-encoded UTF-8. Raises ``ValueError``, which says what is wrong, ``form`` what is
@@ -135,9 +135,29 @@ def read_imap_url(url: str, form: str) -> tuple[ImapAccount, str]:
     return ImapAccount(parts.hostname, port or IMAP_PORTS[scheme], scheme == "imaps", user), decoded
 
 
+@dataclass(frozen=True, slots=True)
+class ImapFolder:
+    """A folder of an account, by its name as people write it."""
+
+    account: ImapAccount
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.account}/{quote(self.name)}"
+
+
+def parse_imap_url(url: str) -> ImapFolder:
+    """Return the folder of a URL. Raises ValueError, which says what is wrong, and shows no password."""
+    form = "imaps://USER@HOST/FOLDER or imap://USER@HOST/FOLDER, percent-encoded"
+    account, name = _read_imap_url(url, form)
+    if not name:
+        raise ValueError(f"is no {form}")
+    return ImapFolder(account, name)
+
+
 def _parse_url(url: str) -> ImapAccount:
     form = "imaps://%u@HOST/ or imap://%u@HOST/"
-    account, path = read_imap_url(url, form)
+    account, path = _read_imap_url(url, form)
     if path.strip("/"):
         raise ValueError(f"is no {form}")
     _check_variables(account.user, "before the @")

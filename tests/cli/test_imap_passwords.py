@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nbstream.cli.imap_folders import read_passwords
+from nbstream.cli.commands.learn import read_passwords
 from nbstream.errors import ConfigError
 from nbstream.server.imap import ImapAccount
 

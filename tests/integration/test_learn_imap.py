@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from nbstream.cli.imap_folders import parse_imap_url, read_folders
 from nbstream.errors import NbstreamError
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.server import imap
+from nbstream.training.imap import read_folders
+from nbstream.training.template import parse_imap_url
 from tests.harness.daemon import command, wait_until
 from tests.harness.dovecot import DELETED
 from tests.harness.imap_server import ImapServer

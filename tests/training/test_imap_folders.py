@@ -6,11 +6,11 @@ import tracemalloc
 
 import pytest
 
-from nbstream.cli.imap_folders import ImapFolder, parse_imap_url, read_folders
-from nbstream.cli.message_files import NamedMessage
 from nbstream.errors import NbstreamError
 from nbstream.server import imap
 from nbstream.server.imap import ImapAccount
+from nbstream.training.imap import read_folders
+from nbstream.training.template import ImapFolder, parse_imap_url
 from tests.harness.scripted_imap_server import Server
 
 GREETING = b"* OK hello\r\n"
@@ -30,7 +30,7 @@ CONTENTS = (
 WHOLE = (GREETING, CAPABILITY, LOGGED_IN, EXAMINED, CAPABILITY, FOUND, SIZES, CONTENTS)
 
 
-def read(*answers: bytes) -> tuple[list[NamedMessage], list[str], Server]:
+def read(*answers: bytes) -> tuple[list[tuple[str, bytes]], list[str], Server]:
     """What is read of a folder at a server with these answers, the errors, and the server."""
     server = Server(answers)
     errors: list[NbstreamError] = []
@@ -45,8 +45,8 @@ def test_messages_come_in_the_order_of_their_uids() -> None:
     messages, errors, server = read(*WHOLE)
 
     assert errors == []
-    assert [message.raw for message in messages] == [RAW, RAW]
-    assert [message.name.rpartition("#")[2] for message in messages] == ["3", "5"]
+    assert [raw for _, raw in messages] == [RAW, RAW]
+    assert [name.rpartition("#")[2] for name, _ in messages] == ["3", "5"]
     words = [line.partition(b" ")[2] for line in server.lines]
     assert words == [
         b"CAPABILITY\r\n",
