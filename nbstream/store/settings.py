@@ -172,13 +172,6 @@ class RedisSettings(Section):
                 raise ValueError(f"must be {problem}")
         return value
 
-    @field_validator("sentinels", "cluster")
-    @classmethod
-    def _each_once(cls, value: tuple[TcpAddress, ...]) -> tuple[TcpAddress, ...]:
-        if len(set(value)) < len(value):
-            raise ValueError("must name each address once")
-        return value
-
     @field_validator("key_file")
     @classmethod
     def _usable_certificate(cls, value: Path | None, info: ValidationInfo) -> Path | None:

@@ -84,7 +84,7 @@ async def _write_model(model: Model, name: str, stream: IO[bytes], following: in
     snapshot = ModelSnapshot(model)
     header = await snapshot.header(name, following)
     writer = archive.ArchiveWriter(stream, header)
-    with tqdm(total=header.records, unit=" records", disable=not sys.stderr.isatty()) as bar:
+    with tqdm(unit=" records", disable=not sys.stderr.isatty()) as bar:
         async for record in snapshot.records():
             writer.write(record)
             bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)

@@ -10,7 +10,7 @@ one; a count of 0 deletes the token, and a message without fields deletes the en
 as they were (UTF-8 with ``surrogateescape``).
 
     {"format": "nbstream model", "model": "common", "following": 0, "nbstream": "1.0",
-     "signature": {"format": "1", ...}, "records": 9}
+     "signature": {"format": "1", ...}}
     {"counts": "ham", "of": {"body:lunch": 1000, ...}}
     {"message": "abc...", "milliseconds": 31536000000, "fields": {"label": "ham", "tokens": "eJzL...", ...}}
     {"totals": {"messages:ham": 1, ...}}
@@ -73,13 +73,11 @@ class _InvalidRecord(ValueError):
 class ArchiveHeader:
     """The first line of an archive.
 
-    ``nbstream`` is the version of the program that wrote the file, ``signature`` that of the model, ``records``
-    the approximate number of records that follow. ``model`` is the name of the model in the file, and
-    ``following`` the number of models that come after it.
+    ``nbstream`` is the version of the program that wrote the file, ``signature`` that of the model. ``model`` is
+    the name of the model in the file, and ``following`` the number of models that come after it.
     """
 
     signature: Mapping[str, str]
-    records: int
     model: str = COMMON
     following: int = 0
     nbstream: str = __version__
@@ -129,7 +127,6 @@ class ArchiveWriter:
                 "following": header.following,
                 "nbstream": header.nbstream,
                 "signature": header.signature,
-                "records": header.records,
             }
         )
 
@@ -242,13 +239,12 @@ def _read_header(name: str, line: Mapping[str, Any], signature: Mapping[str, str
         raise StoreIncompatible(
             f"{name} has {found}: nothing was imported; import it with the nbstream and the key that wrote it"
         )
-    records, model, following = line.get("records"), line.get("model"), line.get("following")
+    model, following = line.get("model"), line.get("following")
     if not isinstance(model, str) or type(following) is not int or following < 0:
         raise InputError(f"{name}: does not say which model it is")
     return ArchiveHeader(
         nbstream=_shown(line.get("nbstream")),
         signature=theirs,
-        records=records if isinstance(records, int) else 0,
         model=model,
         following=following,
     )

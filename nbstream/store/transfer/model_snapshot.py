@@ -13,7 +13,7 @@ and is a later record. Later records replace earlier ones. Entries that expire m
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import NO_CHANGE
 from nbstream.errors import StoreUnavailable
@@ -54,12 +54,7 @@ class ModelSnapshot:
         """
         self._guard = ServerGuard(self._model.client)
         self._position = await self._model.position()
-        with store_errors():
-            lengths: Any = [await self._model.client.hlen(self._model.keys.counts(name)) for name in self._columns]
-        position = self._position
-        records = sum(lengths) + sum(position.people.messages) + sum(position.automatic.messages)
-        signature = current_signature(self._model.key_fingerprint)
-        return archive.ArchiveHeader(signature, records, name, following)
+        return archive.ArchiveHeader(current_signature(self._model.key_fingerprint), name, following)
 
     @property
     def _columns(self) -> Sequence[str]:

@@ -73,8 +73,6 @@ REFUSALS = [
     ("{sentinels: ['s:1']}", "service", "must be given with redis.sentinels"),
     ("{service: m}", "service", "only redis.sentinels need it"),
     ("{sentinels: ['s:0'], service: m}", "sentinels[0]", "the port from 1 to 65535"),
-    ("{sentinels: ['s:1', 's:2', 's:1'], service: m}", "sentinels", "must name each address once"),
-    ("{cluster: ['[::1]:1', '[::1]:1']}", "cluster", "must name each address once"),
     ("{cluster: [h]}", "cluster[0]", "must be HOST:PORT or [IPV6]:PORT, the port from 1 to 65535"),
     ("{cluster: ['h:0']}", "cluster[0]", "must be HOST:PORT or [IPV6]:PORT, the port from 1 to 65535"),
     ("{url: 'redis://h/one'}", "url", "DB is a number"),

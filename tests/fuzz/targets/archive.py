@@ -71,7 +71,6 @@ def _complete(lines: bytes) -> bytes:
 def _header(**changes: object) -> bytes:
     header = {
         **{"format": "nbstream model", "nbstream": "0.3.0", "signature": current_signature()},
-        **{"records": 3},
     }
     return json.dumps({**header, **changes}).encode() + b"\n"
 
@@ -86,7 +85,7 @@ _ENTRY = json.dumps({"message": "a" * 24, "milliseconds": 1000, "fields": _FIELD
 _COUNTS = b'{"counts":"ham","of":{"body:a":1000,"=x":-3,"b\\udcff":9007199254740991}}\n'
 _TOTALS = b'{"totals":{"messages:ham":1,"tokens:ham":1000}}\n'
 _written = io.BytesIO()
-_writer = ArchiveWriter(_written, ArchiveHeader(current_signature(), 1))
+_writer = ArchiveWriter(_written, ArchiveHeader(current_signature()))
 _writer.write(TotalsRecord({b"messages:ham": 1}))
 _writer.finish()
 

@@ -61,7 +61,7 @@ def test_a_file_is_refused_that_hides_its_words_in_another_way(tmp_path: Path) -
 @pytest.mark.parametrize(("exported", "imported"), [("", KEY), (KEY, ""), (KEY, OTHER)])
 def test_an_archive_is_refused_that_hides_its_words_in_another_way(exported: str, imported: str) -> None:
     stream = BytesIO()
-    ArchiveWriter(stream, ArchiveHeader(current_signature(exported), 0)).finish()
+    ArchiveWriter(stream, ArchiveHeader(current_signature(exported))).finish()
     stream.seek(0)
     ArchiveReader(stream, "FILE", current_signature(exported))
     stream.seek(0)

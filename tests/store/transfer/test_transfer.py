@@ -522,7 +522,7 @@ async def test_a_file_that_is_not_an_archive_is_refused(other: Model, content: b
 def archive_of(*records: bytes, header: archive.ArchiveHeader | None = None) -> bytes:
     """An archive of these lines with the right checksum."""
     stream = io.BytesIO()
-    writer = archive.ArchiveWriter(stream, header or archive.ArchiveHeader(current_signature(), 1))
+    writer = archive.ArchiveWriter(stream, header or archive.ArchiveHeader(current_signature()))
     for record in records:
         writer._gzip.write(record)
         writer._digest.update(record)
@@ -608,7 +608,7 @@ DAY = 86_400.0
 
 async def test_a_model_of_another_format_is_refused_with_both_named(other: Model) -> None:
     stream = io.BytesIO()
-    archive.ArchiveWriter(stream, archive.ArchiveHeader({**current_signature(), "format": "999"}, 0)).finish()
+    archive.ArchiveWriter(stream, archive.ArchiveHeader({**current_signature(), "format": "999"})).finish()
 
     error = await import_error(other, stream.getvalue())
 
