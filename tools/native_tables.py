@@ -188,8 +188,17 @@ def characters_source() -> str:
 _ESCAPED = {ord("\\"): "\\\\"}
 
 
+@cache
+def _known() -> bytes:
+    """Return a byte for each character: 1 for those that are known and no surrogates."""
+    characters = "".join(" " if number in _SURROGATES else chr(number) for number in range(_END))
+    known = bytearray(map(str.__eq__, characters, only_known(characters)))
+    known[_SURROGATES.start : _SURROGATES.stop] = bytes(len(_SURROGATES))
+    return bytes(known)
+
+
 def _is_known(character: str) -> bool:
-    return ord(character) not in _SURROGATES and only_known(character) == character
+    return bool(_known()[ord(character)])
 
 
 def normalization_source() -> str:

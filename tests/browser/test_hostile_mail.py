@@ -213,11 +213,10 @@ def test_nothing_of_an_address_runs(visit: OpenVisitor, hostile_site: Site) -> N
 
     found = {}
     for path, names, expected in QUERIES:
-        for text in (TEXTS[0] + TEXTS[1] + TEXTS[6], TEXTS[2] + TEXTS[3] + TEXTS[7]):
-            query = urlencode(dict.fromkeys(names.split(), text))
-            status = visitor.go(f"{path}?{query}").status
-            refused = (f"answer: {expected} ", *REMARKS)  # the page says it in words
-            problems = [each for each in faults(visitor, headers[path]) if not each.startswith(refused)]
-            if problems or status != expected:
-                found[path, names, text] = [f"status {status}", *problems]
+        query = urlencode(dict.fromkeys(names.split(), "".join((*TEXTS[:4], *TEXTS[6:8]))))
+        status = visitor.go(f"{path}?{query}").status
+        refused = (f"answer: {expected} ", *REMARKS)  # the page says it in words
+        problems = [each for each in faults(visitor, headers[path]) if not each.startswith(refused)]
+        if problems or status != expected:
+            found[path, names] = [f"status {status}", *problems]
     assert found == {}

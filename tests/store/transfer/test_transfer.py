@@ -476,7 +476,7 @@ async def test_a_file_cut_anywhere_is_refused_and_changes_nothing(model: Model, 
     await teach(model)
     content = await export_model(model)
 
-    for length in [0, 1, 9, 10, 11, 100, *range(200, len(content), 1500), len(content) - 8, len(content) - 1]:
+    for length in [0, 1, 9, 10, 11, 100, *range(200, len(content), 4000), len(content) - 8, len(content) - 1]:
         assert isinstance(await import_error(other, content[:length]), InputError), length
     archive_lines = lines_of(content)
     for count in range(len(archive_lines)):  # cut, and compressed again
@@ -490,11 +490,11 @@ async def test_a_file_with_a_bit_flipped_anywhere_is_refused_and_changes_nothing
     content = await export_model(model)
     generator = random.Random(7)
 
-    for _ in range(200):  # the decompressed content, as if the compression had no checksum of its own
+    for _ in range(60):  # the decompressed content, as if the compression had no checksum of its own
         payload = bytearray(gzip.decompress(content))
         payload[generator.randrange(len(payload))] ^= 1 << generator.randrange(8)
         await import_error(other, gzip.compress(bytes(payload)))
-    for index in range(10, len(content)):  # after gzip's header, which contains nothing that matters
+    for index in range(10, len(content), 3):  # after gzip's header, which contains nothing that matters
         flipped = bytearray(content)
         flipped[index] ^= 1 << generator.randrange(8)
         if not same_inside(bytes(flipped), content):  # some bits between gzip's blocks mean nothing
