@@ -6,11 +6,9 @@ The settings are those of the guide for Postfix.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shutil import chown
 
 import pytest
 
@@ -21,6 +19,7 @@ from tests.deploy.test_postfix import SETTINGS, Site
 from tests.harness.daemon import DaemonProcess, command, wait_until
 from tests.harness.handbook_pages import page
 from tests.harness.postfix import AFTER_QUEUE, DEPLOY, MILTER, STRANGER, Postfix, logins, open_folder
+from tests.harness.programs import needs_root
 
 MILTER_SETTINGS = DEPLOY / "postfix" / "milter" / "nbstream.yaml"
 REAL_RESULTS = {f"{FIELD}:dkim=pass", f"{FIELD}:dkim=pass:signer.example"}
@@ -46,8 +45,7 @@ def site(
     request: pytest.FixtureRequest, program: Callable[[str], str], redis_binary: Path, milter: Milters
 ) -> Iterator[Site]:
     program("postfix")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Postfix")
+    needs_root()
     is_milter = request.param == AS_A_MILTER
     with open_folder() as folder:
         checks = folder / "header_checks"
@@ -56,10 +54,7 @@ def site(
         main = f"smtpd_milters = inet:127.0.0.1:{milter.port}\nheader_checks = regexp:{checks}\n"
         main += "header_size_limit = 10000\n"  # the default is more than these servers take of a message
         postfix = Postfix(folder, program, MILTER if is_milter else AFTER_QUEUE, main)
-        sockets = folder / "queue" / "nbstream"
-        sockets.mkdir()
-        chown(sockets, group="postfix")
-        sockets.chmod(0o2710)  # as deploy/systemd/nbstream.tmpfiles has it
+        postfix.make_socket_folder()
         settings = folder / "nbstream.yaml"
         text = postfix.own((MILTER_SETTINGS if is_milter else SETTINGS).read_text())
         text = text.replace("/var/lib/nbstream", f"{folder}/state").replace(
@@ -99,7 +94,7 @@ def test_the_results_of_our_own_milter_are_read_and_forged_ones_are_not(
     header = f"{FORGED}Subject: {marker}\nFrom: a@b.example\n{RECEIVED.decode()}{FORGED}"
     site.send(STRANGER, "ann@example.org", f"{header}\nhello\n")
 
-    message = site.arrived(marker)
+    message = site.postfix.arrived(marker)
 
     names = [field.name for field in Message.parse(message).fields]
     assert names[names.index(FIELD) :].count("received") == 2 - position  # that of Postfix, and the sender's
@@ -170,8 +165,7 @@ def test_a_sender_reaches_the_place_below_the_field_that_postfix_writes_and_none
 ) -> None:
     """Without header checks, and without a result of a milter."""
     program("postfix")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Postfix")
+    needs_root()
     with open_folder() as folder:
         postfix = Postfix(folder, program, steps=())
         with postfix.running():

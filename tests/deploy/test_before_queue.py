@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pytest
 from tests.harness.daemon import DaemonProcess, wait_until
 from tests.harness.handbook_pages import page
 from tests.harness.postfix import BEFORE_QUEUE, DEPLOY, FRIEND, STRANGER, Postfix, logins, open_folder
+from tests.harness.programs import needs_root
 from tests.harness.smtp_listener import HAM, SPAM
 
 SETTINGS = DEPLOY / "before-queue" / "nbstream.yaml"
@@ -53,17 +53,11 @@ class Site:
     def learned(self, label: str) -> float:
         return self.daemon.metric(f'nbstream_feedback_total{{label="{label}",outcome="learned",source="smtp"}}')
 
-    def arrived(self, marker: str) -> bytes:
-        wait_until(lambda: self.postfix.delivered(marker))
-        (message,) = self.postfix.delivered(marker)
-        return message
-
 
 @pytest.fixture(scope="module")
 def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
     program("postfix")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Postfix")
+    needs_root()
     with open_folder() as folder:
         postfix = Postfix(folder, program, BEFORE_QUEUE)
         settings = folder / "nbstream.yaml"
@@ -84,7 +78,7 @@ def test_mail_is_delivered_once_with_its_verdict_and_the_sender_sees_the_reply_o
 
     assert code == 250
     assert re.fullmatch(r"2\.0\.0 Ok: queued as [0-9A-Za-z]+", reply)
-    message = site.arrived("m-ham")
+    message = site.postfix.arrived("m-ham")
     assert message.count(b"\nX-Nbstream: ham;") == 1
     assert f"[{STRANGER}]".encode() in message  # Received names the client
     assert f'"{STRANGER}"' not in reply
@@ -122,7 +116,7 @@ def test_all_parameters_reach_the_queue(site: Site) -> None:
         assert client.rcpt("team@example.org", notify)[0] == 250
         assert client.data("Subject: m-gr\u00fc\u00dfe\r\n\r\nlunch on Friday\r\n".encode())[0] == 250
 
-    report = site.arrived("Original-Envelope-Id")
+    report = site.postfix.arrived("Original-Envelope-Id")
     assert b"Original-Envelope-Id: QQ+314159" in report
     assert b"Original-Recipient: rfc822;Team+@Example.ORG" in report
     assert b"verdict=" not in report
@@ -163,4 +157,4 @@ def test_while_nbstream_is_away_the_sender_keeps_his_mail(site: Site) -> None:
 
     site.daemon = DaemonProcess(site.settings).ready()
     assert site.send(LUNCH.format("away"))[0] == 250
-    assert site.arrived("m-away").count(b"\nX-Nbstream:") == 1
+    assert site.postfix.arrived("m-away").count(b"\nX-Nbstream:") == 1

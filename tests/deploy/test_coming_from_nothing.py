@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import chown
 
 import pytest
 
 from tests.deploy.moving_in import OWN_PORT, Machine
-from tests.harness.daemon import wait_until
 from tests.harness.postfix import STRANGER, Postfix, open_folder
+from tests.harness.programs import needs_root
 
 MAIN = "smtpd_relay_restrictions = permit_mynetworks reject_unauth_destination\n"
 LUNCH = "Subject: {}\nFrom: Ann <ann@elsewhere.example>\nMessage-ID: <{}@elsewhere.example>\n\nLunch on Friday?\n"
@@ -29,22 +27,16 @@ class Site:
     def arrived(self, marker: str) -> str:
         with self.postfix.connect(self.postfix.outside, STRANGER) as client:
             client.sendmail("ann@elsewhere.example", "ann@example.org", LUNCH.format(marker, marker))
-        wait_until(lambda: self.postfix.delivered(marker))
-        (message,) = self.postfix.delivered(marker)
-        return message.decode()
+        return self.postfix.arrived(marker).decode()
 
 
 @pytest.fixture(scope="module")
 def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
     program("postfix")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Postfix")
+    needs_root()
     with open_folder() as folder:
         postfix = Postfix(folder, program, (), MAIN)
-        sockets = folder / "queue" / "nbstream"
-        sockets.mkdir()
-        chown(sockets, group="postfix")
-        sockets.chmod(0o2710)  # as deploy/systemd/nbstream.tmpfiles has it
+        postfix.make_socket_folder()
         machine = Machine(folder, OWN_PORT, {}, postfix)
         with postfix.running(), machine.stopping():
             yield Site(postfix, machine)

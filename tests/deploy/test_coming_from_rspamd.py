@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import chown
 from smtplib import SMTPDataError
 
 import pytest
@@ -16,6 +14,7 @@ from tests.deploy.moving_in import Machine
 from tests.deploy.old_filters import GTUBE, Rspamd
 from tests.harness.daemon import free_port, wait_until
 from tests.harness.postfix import STRANGER, Postfix, open_folder
+from tests.harness.programs import needs_root
 
 MAIN = """
 smtpd_milters = inet:127.0.0.1:{milter}
@@ -41,23 +40,17 @@ class Site:
 
     def arrived(self, marker: str) -> str:
         self.send(marker)
-        wait_until(lambda: self.postfix.delivered(marker))
-        (message,) = self.postfix.delivered(marker)
-        return message.decode()
+        return self.postfix.arrived(marker).decode()
 
 
 @pytest.fixture(scope="module")
 def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
     program("postfix")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Postfix")
+    needs_root()
     with open_folder() as folder:
         rspamd = Rspamd(folder, program)
         postfix = Postfix(folder, program, (), MAIN.format(milter=rspamd.milter))
-        sockets = folder / "queue" / "nbstream"
-        sockets.mkdir()
-        chown(sockets, group="postfix")
-        sockets.chmod(0o2710)  # as deploy/systemd/nbstream.tmpfiles has it
+        postfix.make_socket_folder()
         paths = {"/etc/rspamd/": f"{rspamd.folder}/", "127.0.0.1:11344": f"127.0.0.1:{free_port()}"}
         machine = Machine(folder, paths, {"rspamd": rspamd.server.restart}, postfix)
         try:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import chown
 
 import pytest
 
 from tests.deploy.moving_in import OWN_PORT, Machine
 from tests.deploy.old_filters import GTUBE, Spamd, Spampd
-from tests.harness.daemon import free_port, wait_until
+from tests.harness.daemon import free_port
 from tests.harness.postfix import STRANGER, Postfix, open_folder
+from tests.harness.programs import needs_root
 
 MAIN = """
 content_filter = smtp:[127.0.0.1]:{port}
@@ -38,24 +37,18 @@ class Site:
     def arrived(self, marker: str, body: str = "") -> str:
         with self.postfix.connect(self.postfix.outside, STRANGER) as client:
             client.sendmail("ann@elsewhere.example", "ann@example.org", LUNCH.format(marker, marker) + body)
-        wait_until(lambda: self.postfix.delivered(marker))
-        (message,) = self.postfix.delivered(marker)
-        return message.decode()
+        return self.postfix.arrived(marker).decode()
 
 
 @pytest.fixture(scope="module")
 def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
     program("postfix")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Postfix")
+    needs_root()
     with open_folder() as folder:
         spampd = Spampd(folder, program)
         services = SERVICES.format(back=spampd.back)
         postfix = Postfix(folder, program, (), MAIN.format(port=spampd.port), services)
-        sockets = folder / "queue" / "nbstream"
-        sockets.mkdir()
-        chown(sockets, group="postfix")
-        sockets.chmod(0o2710)  # as deploy/systemd/nbstream.tmpfiles has it
+        postfix.make_socket_folder()
         paths = {
             **OWN_PORT,
             "/etc/spamassassin/local.cf": str(spampd.local),

@@ -25,6 +25,7 @@ from aiosmtpd.handlers import Sink
 from tests.harness.daemon import DaemonProcess, command, free_port, wait_until
 from tests.harness.dovecot import DELETED, PIECES, Dovecot
 from tests.harness.postfix import open_folder
+from tests.harness.programs import needs_root
 
 REPORT = PIECES / "nbstream-report"
 MAX_MESSAGE_BYTES = 100_000
@@ -93,8 +94,7 @@ class Site:
 def running(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:  # the daemon needs a server
     for name in ("dovecot", "sievec"):
         program(name)
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Dovecot")
+    needs_root()
     with open_folder() as folder:
         port = free_port()
         settings = folder / "nbstream.yaml"

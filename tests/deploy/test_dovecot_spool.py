@@ -19,6 +19,7 @@ from nbstream.listeners.dovecot.spool import measure_backlog
 from tests.harness.daemon import DaemonProcess, command, free_port, wait_until
 from tests.harness.dovecot import PIECES, Dovecot
 from tests.harness.postfix import open_folder
+from tests.harness.programs import needs_root
 
 LARGEST = 1_100_000
 LIMITS = {"max_message_bytes": LARGEST}
@@ -103,8 +104,7 @@ class Site:
 def running(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:  # the daemon needs a server
     for name in ("dovecot", "sievec"):
         program(name)
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Dovecot")
+    needs_root()
     with open_folder() as folder:
         (folder / "nbstream").mkdir()
         state = folder / "state"

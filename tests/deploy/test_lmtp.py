@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from tests.deploy.lmtp import PIECES, LmtpDovecot
 from tests.harness.daemon import DaemonProcess, wait_until
 from tests.harness.postfix import LMTP, STRANGER, Postfix, logins, open_folder
+from tests.harness.programs import needs_root
 
 SETTINGS = PIECES / "nbstream.yaml"
 SENDER = "someone@elsewhere.example"
@@ -29,8 +29,7 @@ OWN = {"x-nbstream", "x-nbstream-clues", "x-nbstream-id", "x-spam-status", "x-sp
 @pytest.fixture(scope="module")
 def dovecot(program: Callable[[str], str]) -> Iterator[LmtpDovecot]:
     program("/usr/lib/dovecot/lmtp")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Dovecot for other users")
+    needs_root()
     with open_folder() as folder:
         server = LmtpDovecot(folder / "dovecot", program)
         with server.running():

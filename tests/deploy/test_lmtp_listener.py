@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pytest
 from tests.deploy.lmtp import PIECES, LmtpDovecot
 from tests.harness.daemon import DaemonProcess, wait_until
 from tests.harness.postfix import LMTP, STRANGER, Postfix, logins, open_folder
+from tests.harness.programs import needs_root
 
 SENDER = "someone@elsewhere.example"
 
@@ -34,8 +34,7 @@ class Site:
 def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:
     program("/usr/lib/dovecot/lmtp")
     program("postfix")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Dovecot for other users")
+    needs_root()
     with open_folder() as folder:
         dovecot = LmtpDovecot(folder / "dovecot", program)
         # As the guide to the next hop says: lmtp in place of smtp, and no limit of recipients.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import chown
 from smtplib import SMTPDataError
 
 import pytest
@@ -19,6 +17,7 @@ from nbstream.policy.header import HeaderPolicy, MessageReader
 from tests.harness.corpora import trec_stream
 from tests.harness.daemon import DaemonProcess, command, free_port, wait_until
 from tests.harness.postfix import DEPLOY, FRIEND, MILTER, STRANGER, Postfix, logins, open_folder
+from tests.harness.programs import needs_root
 
 PIECES = DEPLOY / "postfix" / "milter"
 SETTINGS = PIECES / "nbstream.yaml"
@@ -69,11 +68,6 @@ class Site:
         assert isinstance(text_of_reply, bytes)
         return f"{refused.value.smtp_code} {text_of_reply.decode()}"
 
-    def arrived(self, marker: str) -> bytes:
-        wait_until(lambda: self.postfix.delivered(marker))
-        (message,) = self.postfix.delivered(marker)
-        return message
-
     def learned(self, label: str) -> float:
         return self.daemon.metric(f'nbstream_feedback_total{{label="{label}",outcome="learned",source="milter"}}')
 
@@ -88,15 +82,11 @@ class Site:
 @pytest.fixture(scope="module")
 def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:  # the daemon needs a server
     program("postfix")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Postfix")
+    needs_root()
     with open_folder() as folder:
         plain = free_port()
         postfix = Postfix(folder, program, MILTER, CHANGES, SERVICES.format(plain=plain))
-        sockets = folder / "queue" / "nbstream"
-        sockets.mkdir()
-        chown(sockets, group="postfix")
-        sockets.chmod(0o2710)  # as deploy/systemd/nbstream.tmpfiles has it
+        postfix.make_socket_folder()
         settings = folder / "nbstream.yaml"
         text = SETTINGS.read_text().replace("/var/lib/nbstream", f"{folder}/state")
         text = text.replace("/var/spool/postfix", f"{folder}/queue")
@@ -111,7 +101,7 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:  
 def test_mail_from_outside_is_delivered_with_one_verdict(site: Site) -> None:
     site.send("Subject: m-outside\nX-Spam-Flag: YES\nx-nbstream: ham\nX-Spam-Flag: NO\n\nhello\n")
 
-    message = site.arrived("m-outside")
+    message = site.postfix.arrived("m-outside")
 
     assert message.count(b"\nX-Nbstream: unsure;") == message.lower().count(b"x-nbstream:") == 1
     assert b"X-Spam-Flag" not in message
@@ -147,13 +137,13 @@ def test_quarantine_is_the_hold_queue_and_is_released_by_postsuper(site: Site) -
     site.postfix.run("postsuper", "-H", held["queue_id"])
 
     site.postfix.run("postqueue", "-f")
-    assert site.arrived("m-hold").count(b"\nX-Nbstream: unsure;") == 1
+    assert site.postfix.arrived("m-hold").count(b"\nX-Nbstream: unsure;") == 1
 
 
 def test_a_redirected_message_goes_to_its_new_recipient_alone(site: Site) -> None:
     site.send("Subject: m-redirect\n\nhello\n", "elsewhere@example.org")
 
-    message = site.arrived("m-redirect")
+    message = site.postfix.arrived("m-redirect")
 
     assert b"\nX-Nbstream-Recipient: elsewhere@example.org\n" in message
     assert b"\nX-Original-To: ann@example.org\n" in message
@@ -162,7 +152,7 @@ def test_a_redirected_message_goes_to_its_new_recipient_alone(site: Site) -> Non
 def test_a_message_that_is_redirected_to_whom_an_alias_of_its_recipient_leads_arrives_once(site: Site) -> None:
     site.send("Subject: m-redirect-by-alias\n\nhello\n", "team@example.org")
 
-    assert b"\nX-Original-To: ann@example.org\n" in site.arrived("m-redirect-by-alias")
+    assert b"\nX-Original-To: ann@example.org\n" in site.postfix.arrived("m-redirect-by-alias")
 
 
 def test_mail_of_this_machine_is_judged_too(site: Site) -> None:
@@ -176,7 +166,7 @@ def test_mail_of_this_machine_is_judged_too(site: Site) -> None:
     ]
     subprocess.run(words, input=b"Subject: m-local\n\nhello\n", check=True, timeout=30)
 
-    assert site.arrived("m-local").count(b"\nX-Nbstream: unsure;") == 1
+    assert site.postfix.arrived("m-local").count(b"\nX-Nbstream: unsure;") == 1
 
 
 # Feedback

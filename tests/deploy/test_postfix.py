@@ -29,6 +29,7 @@ from tests.harness.postfix import (
     logins,
     open_folder,
 )
+from tests.harness.programs import needs_root
 
 SETTINGS = DEPLOY / "postfix" / "nbstream.yaml"
 
@@ -89,17 +90,11 @@ class Site:
     def learned(self, label: str) -> float:
         return self.daemon.metric(f'nbstream_feedback_total{{label="{label}",outcome="learned",source="smtp"}}')
 
-    def arrived(self, marker: str) -> bytes:
-        wait_until(lambda: self.postfix.delivered(marker))
-        (message,) = self.postfix.delivered(marker)
-        return message
-
 
 @pytest.fixture(scope="module")
 def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:  # the daemon needs a server
     program("postfix")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Postfix")
+    needs_root()
     with open_folder() as folder:
         postfix = Postfix(folder, program)
         settings = folder / "nbstream.yaml"
@@ -114,7 +109,7 @@ def site(program: Callable[[str], str], redis_binary: Path) -> Iterator[Site]:  
 
 def test_mail_from_outside_is_delivered_once_with_one_verdict(site: Site) -> None:
     site.send(STRANGER, "team@example.org", "Subject: m-outside\nX-Spam-Flag: YES\nX-Nbstream: ham\n\nhello\n")
-    message = site.arrived("m-outside")
+    message = site.postfix.arrived("m-outside")
     assert message.count(b"\nX-Nbstream: unsure;") == 1
     assert message.count(b"X-Nbstream:") == 1
     assert b"X-Spam-Flag" not in message
@@ -156,7 +151,7 @@ def test_the_largest_message_that_comes_in_comes_back(site: Site) -> None:
             client.mail("someone@elsewhere.example")
             client.rcpt("ann@example.org")
             code, _ = client.data(b"Subject: m-size\r\n\r\n" + lines)
-    assert site.arrived("m-size").count(b"\nX-Nbstream:") == 1
+    assert site.postfix.arrived("m-size").count(b"\nX-Nbstream:") == 1
 
 
 @pytest.mark.parametrize(
@@ -207,7 +202,7 @@ def test_mail_from_a_feedback_address_is_refused_so_that_no_bounce_teaches(site:
 
 def test_a_mistyped_feedback_address_comes_back_to_its_writer(site: Site) -> None:
     site.send(FRIEND, "spm@nbstream.invalid", "Subject: m-typo\n\nfree prize\n", "ann@example.org")
-    assert b"nbstream does not know this feedback address" in b" ".join(site.arrived("m-typo").split())
+    assert b"nbstream does not know this feedback address" in b" ".join(site.postfix.arrived("m-typo").split())
 
 
 def test_mail_waits_while_nbstream_is_away(site: Site) -> None:
@@ -218,4 +213,4 @@ def test_mail_waits_while_nbstream_is_away(site: Site) -> None:
     wait_until(lambda: site.postfix.log.count("status=deferred") > deferrals)
     site.daemon = DaemonProcess(site.settings).ready()
     site.postfix.flush_until(lambda: site.postfix.delivered("m-away"))
-    assert site.arrived("m-away").count(b"\nX-Nbstream:") == 1
+    assert site.postfix.arrived("m-away").count(b"\nX-Nbstream:") == 1

@@ -182,6 +182,19 @@ class Postfix:
                 code, text = client.rcpt(recipient)
             return code, text.decode()
 
+    def arrived(self, marker: str) -> bytes:
+        """Return the one message with this marker, once it is delivered."""
+        wait_until(lambda: self.delivered(marker))
+        (message,) = self.delivered(marker)
+        return message
+
+    def make_socket_folder(self) -> None:
+        """Make the folder of the daemon's sockets within the queue, as deploy/systemd/nbstream.tmpfiles has it."""
+        sockets = self.folder / "queue" / "nbstream"
+        sockets.mkdir()
+        chown(sockets, group="postfix")
+        sockets.chmod(0o2710)
+
     def delivered(self, marker: str) -> list[bytes]:
         """The messages in the mailbox that contain the marker."""
         messages = [path.read_bytes() for path in self.folder.glob("mail/ann/new/*")]

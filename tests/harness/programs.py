@@ -21,6 +21,12 @@ def missing(what: str) -> None:
     pytest.skip(f"{what} is missing")
 
 
+def needs_root() -> None:
+    """Skip where this is not root, whom mail servers need in order to run as their users."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can start a mail server")
+
+
 def find_program(name: str) -> str:
     """Return the path of a program, which a Debian package brings; skip where it is not installed."""
     path = shutil.which(name) or shutil.which(name, path=_SYSTEM_PATH)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import imaplib
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.harness.handbook_pages import page
 from tests.harness.imap_server import ImapServer
 from tests.harness.letters import letters
 from tests.harness.postfix import open_folder
+from tests.harness.programs import needs_root
 from tests.harness.redis.redis_server import RedisServer
 
 USERS = {"ann": "secret", "bob@example.org": "of-bob"}
@@ -76,8 +76,7 @@ def message(name: str) -> bytes:
 @pytest.fixture
 def server(program: Callable[[str], str]) -> Iterator[Mailboxes]:
     program("dovecot")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Dovecot")
+    needs_root()
     with open_folder() as folder:
         server = Mailboxes(folder, program)
         with server.running():

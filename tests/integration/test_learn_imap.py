@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from tests.harness.daemon import command, wait_until
 from tests.harness.dovecot import DELETED
 from tests.harness.imap_server import ImapServer
 from tests.harness.postfix import open_folder
+from tests.harness.programs import needs_root
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.scripted_imap_server import Server
 
@@ -29,8 +29,7 @@ from tests.harness.scripted_imap_server import Server
 @pytest.fixture(scope="module")
 def running(program: Callable[[str], str]) -> Iterator[ImapServer]:
     program("dovecot")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Dovecot")
+    needs_root()
     with open_folder() as folder:
         server = ImapServer(folder, program)
         with server.running():

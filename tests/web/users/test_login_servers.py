@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from nbstream.web.users.login_servers import (
 from nbstream.web.users.settings import ImapLoginSetting, UserPageSettings
 from tests.harness.imap_server import ImapServer
 from tests.harness.postfix import open_folder
+from tests.harness.programs import needs_root
 from tests.harness.scripted_imap_server import Server
 
 USERS = "ann@example.org:{PLAIN}secret\nbob:{PLAIN}a bä\nno-login@example.org:{PLAIN}x::::::nologin=y\n"
@@ -30,8 +30,7 @@ USERS = "ann@example.org:{PLAIN}secret\nbob:{PLAIN}a bä\nno-login@example.org:{
 @pytest.fixture(scope="module")
 def dovecot(program: Callable[[str], str]) -> Iterator[ImapServer]:
     program("dovecot")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start Dovecot")
+    needs_root()
     with open_folder() as folder:
         server = ImapServer(folder, program)
         (folder / "users").write_text(USERS)
