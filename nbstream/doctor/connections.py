@@ -1,15 +1,11 @@
-"""The connections of a site: listeners, next hop, login server, and how long their certificates hold.
+"""The connections of a site: listeners, next hop, login server.
 
-Each listener is asked in its own protocol, at the address of the configuration. Python's ``ssl`` reads a
-certificate only while it checks one, and an expired one fails that check. So the date is found in the certificate
-itself: its validity is two dates of a fixed form, one after the other (RFC 5280, section 4.1.2.5).
+Each listener is asked in its own protocol, at the address of the configuration.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from nbstream.addresses import TcpAddress, UnixAddress
@@ -19,7 +15,7 @@ from nbstream.daemon.listeners import LISTENERS, METRICS
 from nbstream.delivery.smtp_next_hop import SmtpNextHop, make_tls_context, open_connection
 from nbstream.doctor.examination import failure
 from nbstream.errors import ConfigError, RelayUnavailable, StoreUnavailable
-from nbstream.findings import note, ok, problem, warning
+from nbstream.findings import note, ok, problem
 from nbstream.server.probe import Conversation, unchecked_tls
 from nbstream.store.model.keys import ModelKeys
 from nbstream.web.users.login_servers import make_login_server
@@ -80,11 +76,7 @@ async def probe_listener(
             reader, writer = await connect(address, has_tls)
             try:
                 conversation = Conversation(name, address, reader, writer)
-                findings = await listener.probe(conversation)
-                certificate = conversation.certificate
-                if certificate is None:
-                    return findings
-                return [*findings, listener_certificate(name, certificate, datetime.now(UTC))]
+                return await listener.probe(conversation)
             finally:
                 writer.transport.abort()
     except PermissionError as error:
@@ -115,41 +107,6 @@ async def examine_in_redis(listener: ListenerEntry[Any, Any], site: Site) -> Seq
             return await listener.examine(clients.client, ModelKeys(site.settings.model.name))
     except (ConfigError, StoreUnavailable):
         return []
-
-
-EXPIRED = problem(
-    "certificate.{name}",
-    "The certificate of listeners.{name} expired on {date}.",
-    "Renew it and run nbstream reload: the daemon keeps the old one until then.",
-)
-EXPIRES_SOON = warning(
-    "certificate.{name}",
-    "The certificate of listeners.{name} expires in {days} days, on {date}.",
-    "Renew it and run nbstream reload: the daemon keeps the old one until then.",
-)
-VALID = ok("certificate.{name}", "The certificate of listeners.{name} is valid until {date}.")
-
-_SOON_DAYS = 14
-_VALIDITY = re.compile(rb"(?:\x17\x0d\d{12}|\x18\x0f\d{14})Z(?:\x17\x0d(\d{12})|\x18\x0f(\d{14}))Z")
-"""Each date is a UTCTime, whose year has two digits, or a GeneralizedTime: its tag, its length, its digits."""
-
-
-def listener_certificate(name: str, certificate: bytes, now: datetime) -> Finding:
-    """Return what is to be said of the certificate of a listener. Raises ``ValueError`` where it is none."""
-    end = valid_until(certificate)
-    days = (end - now).days
-    kind = EXPIRED if end <= now else EXPIRES_SOON if days < _SOON_DAYS else VALID
-    return kind(name=name, days=days, date=f"{end:%Y-%m-%d}")
-
-
-def valid_until(certificate: bytes) -> datetime:
-    """Return the end of the validity (notAfter) of a certificate (DER). Raises ``ValueError`` where it is none."""
-    found = _VALIDITY.search(certificate)
-    if found is None:
-        raise ValueError("no certificate, or one without dates")
-    short, full = found.groups()
-    digits = full or (b"20" if short < b"50" else b"19") + short  # RFC 5280 4.1.2.5.1
-    return datetime.strptime(digits.decode(), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
 
 
 AWAY = problem(

@@ -52,12 +52,6 @@ class Conversation:
         self._writer = writer
         self.began_tls = False
 
-    @property
-    def certificate(self) -> bytes | None:
-        """The certificate of the listener (DER); None outside of TLS."""
-        tls = self._writer.get_extra_info("ssl_object")
-        return tls.getpeercert(binary_form=True) if tls else None
-
     async def start_tls(self) -> None:
         """Go on within TLS. Raises ``OSError`` where there is none."""
         await self._writer.start_tls(unchecked_tls())

@@ -1,4 +1,4 @@
-"""The checks of the listeners, the next hop and the login server, and of their certificates."""
+"""The checks of the listeners, the next hop and the login server."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import asyncio
 import json
 import os
 import socket
-import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.addresses import TcpAddress, UnixAddress
@@ -30,9 +26,7 @@ from nbstream.doctor.connections import (
     examine_listeners,
     examine_login_server,
     examine_next_hop,
-    listener_certificate,
     probe_listener,
-    valid_until,
 )
 from nbstream.doctor.examination import Site
 from nbstream.findings import Finding, FindingKind
@@ -46,7 +40,7 @@ from nbstream.server.listener import ListenerEntry
 from nbstream.server.probe import Conversation
 from nbstream.store.model.keys import ModelKeys
 from tests.harness.daemon import DaemonProcess, free_port
-from tests.harness.examined_sites import is_of, kind_names, make_site, the, wrong
+from tests.harness.examined_sites import kind_names, make_site, the, wrong
 from tests.harness.redis.access import Certificates
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.smtp_listener import Way, open_smtp_listener
@@ -161,7 +155,6 @@ async def test_smtp_and_lmtp_are_asked_on_every_way(
         address = UnixAddress(smtp.socket_path) if smtp.socket_path else TcpAddress(smtp.host, smtp.port)
         found = await probe_listener(ENTRIES[way.listener_name], address, way.tls is TlsMode.IMPLICIT)
 
-    assert ("connections.EXPIRES_SOON" in kind_names(found)) == (way.tls is not TlsMode.OFF)
     assert ("STARTTLS" in the(found, probe.WORKS).what) == (way.tls in {TlsMode.MAY, TlsMode.REQUIRE})
 
 
@@ -243,27 +236,3 @@ async def test_a_login_server_that_is_away_is_a_problem(tmp_path: Path) -> None:
     for login in ("dovecot:/nonexistent/auth-client", "imaps://127.0.0.1:1", "imap://127.0.0.1:1"):
         site = make_site(tmp_path, f"user_page: {{users: ['*@example.org'], login: '{login}'}}\n")
         assert "nonexistent" not in the(await examine_login_server(site), connections.LOGIN_AWAY).what
-
-
-@pytest.fixture
-def certificate(program: Callable[[str], str], tmp_path: Path) -> bytes:
-    """A certificate that is valid for two days from now."""
-    return ssl.PEM_cert_to_DER_cert(Certificates.make(program("openssl"), tmp_path).certificate.read_text())
-
-
-def test_a_certificate_is_fine_expires_soon_or_has_expired(certificate: bytes) -> None:
-    end = valid_until(certificate)
-    for days_left, of_listener in (
-        (30, connections.VALID),
-        (3, connections.EXPIRES_SOON),
-        (-1, connections.EXPIRED),
-    ):
-        now = end - timedelta(days=days_left)
-        assert is_of(listener_certificate("smtp", certificate, now), of_listener)
-    assert listener_certificate("smtp", certificate, end).check == "certificate.smtp"
-
-
-@given(st.data())
-def test_what_is_no_certificate_is_refused(data: st.DataObject) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 - any of them: nothing else may be raised
-        valid_until(data.draw(st.binary(max_size=40)))
