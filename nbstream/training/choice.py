@@ -30,7 +30,7 @@ from nbstream.mail.addresses import canonical_address
 from nbstream.training.messages import FolderRole, MessageFlags, MessagePlace, SkippedMail
 
 if TYPE_CHECKING:
-    from nbstream.training.messages import Account, Folder, MailboxMessage, MailSource
+    from nbstream.training.messages import Account, MailboxMessage, MailSource
 
 LABELS = ("ham", "spam")
 BASE = 500
@@ -100,18 +100,6 @@ _NEVER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A message that may be learned, with its class, and where it is; copies have the same ``identity``."""
-
-    label: str
-    arrived: int
-    identity: int
-    account: Account
-    folder: Folder
-    locator: bytes
-
-
 @dataclass(slots=True)
 class Candidates:
     """The messages of a site that may be learned, of each account at most ``per_account`` of a class, the newest.
@@ -121,14 +109,14 @@ class Candidates:
 
     per_account: int
     accounts: int = 0
-    found: list[Candidate] = field(default_factory=list)
+    found: list[MessagePlace] = field(default_factory=list)
     left_out: Counter[Skipped] = field(default_factory=Counter)
 
     def add_account(self, account: Account, messages: Iterator[MailboxMessage]) -> None:
         """Judge all messages of an account, which come as a ``MailSource`` yields them."""
         self.accounts += 1
         answered: set[int] = set()
-        of_class: dict[str, list[Candidate]] = {label: [] for label in LABELS}
+        of_class: dict[str, list[MessagePlace]] = {label: [] for label in LABELS}
         for message in messages:
             header = message.header
             if message.folder.role is FolderRole.SENT and header.answers:
@@ -139,20 +127,20 @@ class Candidates:
             elif not header.identity:
                 self.left_out[Skipped.NAMELESS] += 1
             else:
-                place = (account, message.folder, message.locator)
-                of_class[judged].append(Candidate(judged, message.arrived, header.identity, *place))
+                known = (judged, message.arrived, header.identity)
+                of_class[judged].append(MessagePlace(account, message.folder, message.locator, *known))
         for found in of_class.values():
             newest = heapq.nlargest(self.per_account, found, key=lambda candidate: candidate.arrived)
             self.left_out[Skipped.CAPPED] += len(found) - len(newest)
             self.found += newest
 
-    def choose(self) -> list[Candidate]:
+    def choose(self) -> list[MessagePlace]:
         """Return what is learned, in the order of learning; see the rules above."""
         ordered = sorted(self.found, key=lambda candidate: candidate.arrived)
         labels: defaultdict[int, set[str]] = defaultdict(set)
         for candidate in ordered:
             labels[candidate.identity].add(candidate.label)
-        of_class: dict[str, list[Candidate]] = {label: [] for label in LABELS}
+        of_class: dict[str, list[MessagePlace]] = {label: [] for label in LABELS}
         seen: set[int] = set()
         for candidate in ordered:
             if len(labels[candidate.identity]) > 1:
@@ -163,7 +151,7 @@ class Candidates:
                 seen.add(candidate.identity)
                 of_class[candidate.label].append(candidate)
         limit = max(BASE, _MAX_RATIO * min(map(len, of_class.values())))
-        shares: list[tuple[float, Candidate]] = []
+        shares: list[tuple[float, MessagePlace]] = []
         for found in of_class.values():
             self.left_out[Skipped.UNBALANCED] += max(0, len(found) - limit)
             newest = found[-limit:]
@@ -207,25 +195,17 @@ class Skips:
 class Plan:
     """What is learned of a site's mailboxes, in the order of learning, and what is left out."""
 
-    chosen: Sequence[Candidate]
+    chosen: Sequence[MessagePlace]
     accounts: int
     per_account: int
     left_out: Counter[Skipped]
     skips: Skips
 
     def slices(self) -> Iterator[Sequence[MessagePlace]]:
-        """Yield where the messages of each slice are; the number of each is its place in ``chosen``."""
+        """Yield where the messages of each slice are."""
         edges = [len(self.chosen) * i // SLICES for i in range(SLICES + 1)]
         for start, end in itertools.pairwise(edges):
-            yield [
-                MessagePlace(number, candidate.account, candidate.folder, candidate.locator)
-                for number, candidate in enumerate(self.chosen[start:end], start)
-            ]
-
-    @property
-    def first_checked(self) -> int:
-        """The place in the order from which on messages are checked before they are learned."""
-        return len(self.chosen) * (SLICES - 1) // SLICES
+            yield self.chosen[start:end]
 
     def lines(self) -> Iterator[str]:
         """Yield the plan in words, one line for each fact."""
@@ -260,7 +240,7 @@ def _some_messages(source: MailSource, account: Account, skips: Skips) -> Iterat
             skips.add(SkippedMail(account.location, _TOO_MANY))
 
 
-def _describe_class(label: str, chosen: Sequence[Candidate]) -> str:
+def _describe_class(label: str, chosen: Sequence[MessagePlace]) -> str:
     if not chosen:
         return f"{label}: nothing; a model needs {_FEW} of each class"
     accounts = len({candidate.account for candidate in chosen})

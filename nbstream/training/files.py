@@ -132,14 +132,14 @@ class MailboxFiles:
             with self._reported(names, skip), self._opened(names) as opened:
                 yield from _messages(folder, opened, self._own_field, partial(self._skip, skip, names))
 
-    def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
+    def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[MessagePlace, bytes]]:
         """Yield the messages at these places in their order; see ``MailSource``."""
         for place in places:
             names = (*self._names(place.account), *_split(place.folder.place))
             with self._reported(names, skip), self._opened(names) as opened:
                 raw = _read_message(opened, place.locator)
                 if raw.strip():
-                    yield place.number, raw
+                    yield place, raw
                 else:
                     self._skip(skip, names, EMPTY_MESSAGE)
 

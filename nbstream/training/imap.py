@@ -126,7 +126,7 @@ class ImapMailboxes:
         except ImapError as error:
             skip(SkippedMail(account.location, str(error)))
 
-    def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
+    def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[MessagePlace, bytes]]:
         """Yield the messages at these places, account by account, of each in steps of 200; see ``MailSource``."""
         for user, group in groupby(sorted(places, key=_user_of), key=_user_of):
             of_user = list(group)
@@ -238,7 +238,9 @@ def _flags(names: Collection[bytes]) -> MessageFlags:
     return reduce(or_, (_FLAGS.get(name.lower(), keywords) for name in names), keywords)
 
 
-def _read_some(client: LimitedClient, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
+def _read_some(
+    client: LimitedClient, places: Sequence[MessagePlace], skip: Skip
+) -> Iterator[tuple[MessagePlace, bytes]]:
     by_folder: defaultdict[Folder, list[MessagePlace]] = defaultdict(list)
     for place in places:
         by_folder[place.folder].append(place)
@@ -251,7 +253,7 @@ def _read_some(client: LimitedClient, places: Sequence[MessagePlace], skip: Skip
 
 def _read_folder(
     client: LimitedClient, folder: Folder, places: Sequence[MessagePlace], skip: Skip
-) -> Iterator[tuple[int, bytes]]:
+) -> Iterator[tuple[MessagePlace, bytes]]:
     uid_validity, _ = _examine(client, folder)
     found = [(_LOCATOR.unpack(place.locator), place) for place in places]
     left = {uid: place for (known, uid), place in found if known == uid_validity}
@@ -261,7 +263,7 @@ def _read_folder(
     sizes = {uid: size for uid, size in read_sizes(client, list(left)).items() if size <= MAX_MESSAGE_BYTES}
     for uid, raw in read_contents(client, sizes):
         if (place := left.pop(uid, None)) and raw.strip():
-            yield place.number, raw
+            yield place, raw
         elif place:
             skip(SkippedMail(str(place), EMPTY_MESSAGE))
     for place in left.values():

@@ -114,12 +114,14 @@ class MailboxMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessagePlace:
-    """Where a message that is to be learned is; ``number`` is its place in the order of learning."""
+    """Where a message is, and what the choice needs of it: its label, and its ``identity``, as copies have it."""
 
-    number: int
     account: Account
     folder: Folder
     locator: bytes
+    label: str = ""
+    arrived: int = 0
+    identity: int = 0
 
     def __str__(self) -> str:
         return f"{self.account.user}: {self.folder.name}"
@@ -156,8 +158,8 @@ class MailSource(Protocol):
         Nothing is changed in the mailboxes, and no connection stays open after the last message.
         """
 
-    def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[int, bytes]]:
-        """Yield number and bytes of each of these messages, if it is still there; one message is in memory.
+    def read(self, places: Sequence[MessagePlace], skip: Skip) -> Iterator[tuple[MessagePlace, bytes]]:
+        """Yield place and bytes of each of these messages, if it is still there; one message is in memory.
 
         They come in the given order, or account by account where it costs much to change the account. It is
         called in a process of its own.

@@ -93,7 +93,8 @@ class Read:
     skipped: list[SkippedMail]
 
     def contents(self) -> Mapping[int, bytes]:
-        return dict(self.source.read(self.places, self.skipped.append))
+        read = self.source.read(self.places, self.skipped.append)
+        return {self.places.index(place): raw for place, raw in read}
 
 
 def read(server: Mailboxes, user: str = "%u*nbstream", passwords: Mapping[str, str] | None = None) -> Read:
@@ -104,7 +105,7 @@ def read(server: Mailboxes, user: str = "%u*nbstream", passwords: Mapping[str, s
     found = Read(source, [], [], [])
     for account in source.accounts(found.skipped.append):
         for message in source.messages(account, found.skipped.append):
-            found.places.append(MessagePlace(len(found.places), account, message.folder, message.locator))
+            found.places.append(MessagePlace(account, message.folder, message.locator))
             found.messages.append(message)
     return found
 

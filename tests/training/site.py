@@ -43,13 +43,11 @@ class Site:
 
     def places(self) -> list[MessagePlace]:
         account = self.accounts()[0]
-        return [
-            MessagePlace(number, account, message.folder, message.locator)
-            for number, message in enumerate(self.messages())
-        ]
+        return [MessagePlace(account, message.folder, message.locator) for message in self.messages()]
 
     def read(self, places: list[MessagePlace]) -> list[tuple[int, bytes]]:
-        return list(self.source.read(places, self.skips.append))
+        """The messages at these places, each with the number of its place."""
+        return [(places.index(place), raw) for place, raw in self.source.read(places, self.skips.append)]
 
     @property
     def reasons(self) -> list[str]:

@@ -69,13 +69,10 @@ def contents(*answers: bytes, uid_validity: int = 7) -> tuple[list[tuple[int, by
     """What is read of two messages in Junk."""
     server = Server(answers)
     account = Account("ann", str(server.account))
-    places = [
-        MessagePlace(number, account, JUNK, imap._LOCATOR.pack(uid_validity, uid))
-        for number, uid in ((8, 5), (9, 3))
-    ]
+    places = [MessagePlace(account, JUNK, imap._LOCATOR.pack(uid_validity, uid)) for uid in (5, 3)]
     skipped: list[SkippedMail] = []
     with server.running():
-        read = list(mailboxes(server).read(places, skipped.append))
+        read = [(8 + places.index(place), raw) for place, raw in mailboxes(server).read(places, skipped.append)]
     return read, [f"{one.place.replace(str(server.account), 'URL')}: {one.why}" for one in skipped], server
 
 

@@ -41,7 +41,7 @@ from nbstream.settings.values import read_text_file
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.system_users import acting_as, current_user
 from nbstream.terminal import progress
-from nbstream.training.choice import Skips, make_plan
+from nbstream.training.choice import SLICES, Skips, make_plan
 from nbstream.training.files import MailboxFiles
 from nbstream.training.messages import FolderRole, MessagePlace, SkippedMail
 from nbstream.training.template import PathTemplate, parse_passwords, parse_users
@@ -189,20 +189,18 @@ def _sent_places(source: MailSource, account: Account, since: float, skips: Skip
         sent = takewhile(lambda message: message.folder.role is FolderRole.SENT, messages)
         newer = (message for message in sent if message.arrived >= since and message.size <= _MAX_SENT_BYTES)
         some = islice(newer, _MAX_SENT_MESSAGES)
-        return [
-            MessagePlace(number, account, message.folder, message.locator) for number, message in enumerate(some)
-        ]
+        return [MessagePlace(account, message.folder, message.locator) for message in some]
 
 
 def _reader(
     source: MailSource, plan: Plan
 ) -> Callable[[list[NbstreamError]], Iterator[tuple[NamedMessage, str | None]]]:
-    """Return what reads all messages of the plan; the name of each is its place in the order."""
+    """Return what reads all messages of the plan; the name of each is the number of its slice."""
 
     def read_all(errors: list[NbstreamError]) -> Iterator[tuple[NamedMessage, str | None]]:
-        for places in plan.slices():
-            for number, raw in source.read(places, errors.append):
-                yield NamedMessage(str(number), raw), plan.chosen[number].label
+        for number, places in enumerate(plan.slices(), start=1):
+            for place, raw in source.read(places, errors.append):
+                yield NamedMessage(str(number), raw), place.label
 
     return read_all
 
@@ -231,7 +229,7 @@ async def _learn(
                             results.known[is_same] += 1
                             advance(1)
                         else:
-                            is_checked.append(int(message.name) >= plan.first_checked)
+                            is_checked.append(int(message.name) == SLICES)
                             yield LabelledMessage(message.tokenized, message.label)
 
             async with (
