@@ -97,14 +97,16 @@ for i = 1, added do
   time, id_size, row_size, size, at = struct.unpack('<dI4I4I4', batch, at)
   local id, row, packed = take(id_size), take(row_size), take(size)
   local stored = rows[id] or stored_row(id)
-  local is_readable, whole = pcall(with_kept, row, stored)  -- no row is unreadable as well
-  row = is_readable and whole or row
+  if stored then
+    local is_readable, whole = pcall(with_kept, row, stored)
+    row = is_readable and whole or row
+  end
   rows[id], is_replaced[id] = row, stored ~= nil
   local _, _, _, names = parts_of(row)
   for name in string.gmatch(names, '%S+') do
     touched[index_prefix .. name] = true
   end
-  messages[i] = { time, id, row, packed }
+  messages[i] = { time, id, row, packed, names }
 end
 
 check_writes(prefix, 'any', 'SET', 'UNLINK')
@@ -114,14 +116,13 @@ for key in pairs(touched) do
 end
 
 for _, message in ipairs(messages) do
-  local time, id, row, packed = unpack(message)
+  local time, id, row, packed, names = unpack(message)
   redis.call('SET', prefix .. id, packed, 'EX', seconds)
   redis.call('ZADD', recent_key, time, id)
   if is_replaced[id] then
     forget_row(id)
   end
   redis.call('SET', row_prefix .. id, row, 'EX', seconds)
-  local _, _, _, names = parts_of(row)
   for name in string.gmatch(names, '%S+') do
     redis.call('ZADD', index_prefix .. name, time, id)
   end
