@@ -102,6 +102,7 @@ class FilterMetrics(FilterObserver):
         )
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._stage_seconds = cache(self._check_seconds.labels)
+        self._automatic_counter = cache(self._autolearned.labels)
 
     def checked(self, check: Check, seconds: CheckSeconds, build_envelope: BuildEnvelope | None) -> None:
         """Count one checked message, and how long each stage of its check took."""
@@ -141,7 +142,7 @@ class FilterMetrics(FilterObserver):
 
     def autolearned(self, label: str, outcome: str) -> None:
         """Count one message that may be learned as ``label`` without people, by what became of that."""
-        self._autolearned.labels(label, outcome).inc()
+        self._automatic_counter(label, outcome).inc()
 
 
 def _disagrees(verdict: Verdict, label: str) -> bool:
