@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Strict, ValidationInfo, field_validator
 
@@ -28,13 +29,8 @@ from nbstream.settings.values import (
 
 EMBEDDED = "embedded"
 
-_URL = re.compile(
-    r"(?P<scheme>rediss?|unix)://(?:(?P<user>[^:/?#]*)(?::(?P<password>[^/?#]*))?@)?"
-    r"(?P<place>(?P<host>[^:@/?#\[\]]+|\[[0-9A-Fa-f:.]+\])?(?::(?P<port>[0-9]{1,5}))?(?P<path>/[^@?#]*)?)"
-    r"(?:\?(?:db=[0-9]{1,9})?)?"
-)
+_OPTIONS = re.compile(r"(db=[0-9]{1,9})?")
 _DATABASE = re.compile(r"/?[0-9]{0,9}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ALLOWED_URL = (
     "must be embedded, redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:///PATH; DB is a number, "
     "as in ?db=1, and each other option is a key beside redis.url"
@@ -53,43 +49,43 @@ def read_redis_url(value: object) -> SecretStr:
 
 
 def _is_redis_url(text: str) -> bool:
-    parts = _URL.fullmatch(text)
-    if parts is None or _CONTROL.search(text):
+    try:
+        parts, port = urlsplit(text), urlsplit(text).port
+    except ValueError:
         return False
-    path = parts["path"] or ""
-    if parts["scheme"] == "unix":
-        return parts["host"] is parts["port"] is None and len(path) > 1
-    return bool(parts["host"]) and 0 < int(parts["port"] or 1) < 65536 and _DATABASE.fullmatch(path) is not None
-
-
-def _part(url: SecretStr, name: str) -> str | None:
-    parts = _URL.fullmatch(url.get_secret_value())
-    return parts[name] if parts else None
+    if (
+        not (text.isprintable() and text.startswith(f"{parts.scheme}://"))
+        or not _OPTIONS.fullmatch(parts.query)
+        or "#" in text
+        or "@" in parts.path
+    ):
+        return False
+    if parts.scheme == "unix":
+        return not parts.hostname and port is None and len(parts.path) > 1
+    is_network = parts.scheme in {"redis", "rediss"} and bool(parts.hostname) and port != 0
+    return is_network and _DATABASE.fullmatch(parts.path) is not None
 
 
 def url_has_user(url: SecretStr) -> bool:
     """True when the URL itself names a user."""
-    return bool(_part(url, "user"))
+    return bool(urlsplit(url.get_secret_value()).username)
 
 
 def url_has_password(url: SecretStr) -> bool:
     """True when the URL itself carries a password."""
-    return _part(url, "password") is not None
+    return urlsplit(url.get_secret_value()).password is not None
 
 
 def redact_url(url: SecretStr) -> str:
     """Return the URL as a log may show it: without user, password and options."""
-    scheme = _part(url, "scheme")
-    return f"{scheme}://{_part(url, 'place')}" if scheme else EMBEDDED
+    parts = urlsplit(url.get_secret_value())
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if parts.scheme else EMBEDDED
 
 
 def url_with_hidden_password(url: SecretStr) -> str:
     """Return the URL as it was written, with ``***`` in the place of its password."""
-    text = url.get_secret_value()
-    parts = _URL.fullmatch(text)
-    if not parts or parts["password"] is None:
-        return text
-    return f"{text[: parts.start('password')]}***{text[parts.end('password') :]}"
+    text, parts = url.get_secret_value(), urlsplit(url.get_secret_value())
+    return text if parts.password is None else text.replace(f":{parts.password}@", ":***@", 1)
 
 
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
@@ -210,7 +206,10 @@ def _contradiction(name: str, value: object, before: Mapping[str, Any]) -> str |
         return None
     url = before["url"]
     is_url, sentinels, cluster = url.get_secret_value() != EMBEDDED, before.get("sentinels"), before.get("cluster")
-    has_login, has_tls = is_url or sentinels or cluster, before.get("tls") or _part(url, "scheme") == "rediss"
+    has_login, has_tls = (
+        is_url or sentinels or cluster,
+        before.get("tls") or urlsplit(url.get_secret_value()).scheme == "rediss",
+    )
     reasons = {
         "sentinels": is_url and "redis.url already says which Redis",
         "cluster": (is_url and "redis.url already says which Redis")
