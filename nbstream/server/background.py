@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from typing import TYPE_CHECKING, NoReturn
 
@@ -55,7 +54,7 @@ class BackgroundTasks:
         ``seconds``, which count as two at least, or to a minute.
         """
         longest = max(seconds, REDIS_WAITS[-1])
-        backoff = Backoff([wait for wait in RESTART_WAITS if wait <= longest], random.random)
+        backoff = Backoff([wait for wait in RESTART_WAITS if wait <= longest])
 
         async def repeat() -> None:
             await asyncio.sleep(seconds if waits_first else 0)
@@ -91,7 +90,7 @@ class BackgroundTasks:
             await cancel_and_wait(task)
 
     async def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        backoff = Backoff(RESTART_WAITS, random.random)
+        backoff = Backoff(RESTART_WAITS)
         while True:
             stop_if_cancelled()
             started = time.monotonic()

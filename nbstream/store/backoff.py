@@ -5,7 +5,8 @@ Rule: those who lost the same server at the same moment wait for different times
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Sequence
 
 REDIS_WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
 """Waits in seconds for what needs Redis: short, since work stands still until it is back."""
@@ -17,13 +18,11 @@ RESTART_WAITS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 class Backoff:
     """The waits between the attempts at one thing; the last wait is repeated until an attempt succeeds.
 
-    ``draw`` returns a random number from 0 up to 1. With it, a wait lies anywhere in the upper half of its length;
-    without it, the waits are exact.
+    A wait lies anywhere in the upper half of its length.
     """
 
-    def __init__(self, waits: Sequence[float] = REDIS_WAITS, draw: Callable[[], float] | None = None) -> None:
+    def __init__(self, waits: Sequence[float] = REDIS_WAITS) -> None:
         self._waits = waits
-        self._draw = draw
         self.failures = 0
         """How many attempts have failed in a row."""
 
@@ -31,7 +30,7 @@ class Backoff:
         """Count one more failure, and return the seconds to wait before the next attempt."""
         wait = self._waits[min(self.failures, len(self._waits) - 1)]
         self.failures += 1
-        return wait if self._draw is None else wait * (1 + self._draw()) / 2
+        return wait * random.uniform(0.5, 1)  # noqa: S311 - no secret
 
     def reset(self) -> None:
         """Forget the failures, since an attempt has succeeded."""

@@ -15,8 +15,6 @@ from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import WatchError
-
 from nbstream.bayes.counts import NO_CHANGE
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.own_models.names import bucket_of
@@ -24,7 +22,7 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import client_of
 from nbstream.store.follower.follower import Followed, position_of
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.scan import scan_keys
+from nbstream.store.model.scan import change_while_held, scan_keys
 from nbstream.store.model.scripts import read_totals
 from nbstream.store.redis_errors import store_errors
 
@@ -315,18 +313,10 @@ class OwnModelIndex:
         self, client: Redis, keys: OwnModelKeys, removal: str, fill: Callable[[Any], object]
     ) -> None:
         """Do what ``fill`` writes into a transaction, unless another removal or an import has begun meanwhile."""
-        problem = f"another removal of {keys.name}, or an import into it, has begun: this one has ended"
-        try:
-            pipe: Any
-            async with client.pipeline(transaction=True) as pipe:
-                await pipe.watch(keys.importing)
-                if await pipe.get(keys.importing) != removal.encode():
-                    raise StoreUnavailable(problem)
-                pipe.multi()
-                fill(pipe)
-                await pipe.execute()
-        except WatchError as error:
-            raise StoreUnavailable(problem) from error
+        if not await change_while_held(client, keys.importing, removal, fill):
+            raise StoreUnavailable(
+                f"another removal of {keys.name}, or an import into it, has begun: this one has ended"
+            )
 
     async def remove_unused(self, days: int) -> None:
         """Remove the models that nobody has used for ``days``."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
-import random
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -57,7 +56,7 @@ class SpoolLearner:
 
     async def run(self) -> None:
         """Learn whenever this process has the lock. It ends after ``drain``, and fails for no reason."""
-        backoff = Backoff(draw=random.random)
+        backoff = Backoff()
         while not self._draining.is_set():
             stop_if_cancelled()
             try:

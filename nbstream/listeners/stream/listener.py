@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -122,7 +121,7 @@ class StreamListener:
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
         """Read entries while there are free slots, until draining begins."""
-        backoff = Backoff(draw=random.random)
+        backoff = Backoff()
         while not self._draining.is_set():
             stop_if_cancelled()
             try:
@@ -257,7 +256,7 @@ class StreamListener:
 
         Meanwhile no entry is read.
         """
-        backoff = Backoff(draw=random.random)
+        backoff = Backoff()
         try:
             while True:
                 stop_if_cancelled()

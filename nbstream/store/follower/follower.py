@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -117,7 +116,7 @@ class Follower:
 
     async def run(self) -> None:
         """Load and follow until cancelled; connect again by itself when Redis is back."""
-        backoff = Backoff(draw=random.random)
+        backoff = Backoff()
         try:
             while True:
                 stop_if_cancelled()

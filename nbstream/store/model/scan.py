@@ -1,4 +1,4 @@
-"""Keys, counts and prequential scores of a model, read in bounded steps.
+"""Keys, counts and prequential scores of a model, read in bounded steps, and one step that changes keys.
 
 Rules: a step is one SCAN, HSCAN or ZSCAN of a bounded number of elements, so that other commands do not wait long.
 While others learn, each count is as it was at some moment of the scan. All steps go to one server, since a cursor
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from redis.exceptions import WatchError
 
 from nbstream.bayes.columns import CLASSES
 from nbstream.errors import StoreIncompatible
@@ -20,12 +22,15 @@ from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from redis.asyncio import Redis
 
     from nbstream.bayes.counts import Counts
     from nbstream.store.model.keys import ModelKeys
 
 SCAN_STEP = 2000  # fields: 1 to 2 ms of Redis
+_TRIES = 3
 _KEYS_STEP = 500  # well under a millisecond of Redis
 
 
@@ -108,3 +113,23 @@ async def scan_prequential_scores(client: Redis, keys: ModelKeys) -> Prequential
             except ValueError as error:
                 raise StoreIncompatible("a prequential score cannot be read: another program wrote it") from error
     return prequential_scores
+
+
+async def change_while_held(client: Redis, key: str, holder: str, fill: Callable[[Any], object]) -> bool:
+    """Do what ``fill`` writes into a transaction where ``key`` has the value ``holder``; return whether it has.
+
+    It is done again where the connection was lost: redis-py says the same then as for a change of the key. Raises
+    what redis-py raises.
+    """
+    for _ in range(_TRIES):
+        with suppress(WatchError):
+            pipe: Any
+            async with client.pipeline(transaction=True) as pipe:
+                await pipe.watch(key)
+                if await pipe.get(key) != holder.encode():
+                    return False
+                pipe.multi()
+                fill(pipe)
+                await pipe.execute()
+                return True
+    return False

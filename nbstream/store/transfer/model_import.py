@@ -16,14 +16,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from redis.exceptions import WatchError
-
 from nbstream.bayes.columns import CLASSES, automatic_columns, label_of
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import MAX_CHANGES
-from nbstream.store.model.scan import remove_keys
+from nbstream.store.model.scan import change_while_held, remove_keys
 from nbstream.store.redis_errors import store_errors
 from nbstream.store.transfer.archive import CountsRecord, LedgerRecord, TotalsRecord
 
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
 _STEP = 2000  # counts that are written at once: a few ms of Redis
 _ENTRY_SIZE = 10  # a ledger entry takes as long as so many counts
 _KEYS_PER_STEP = 500
-_TRIES = 3
 
 
 class ModelImport:
@@ -155,24 +152,11 @@ class ModelImport:
                 await self._step(partial(_fill_removal, key, names))
 
     async def _step(self, fill: Callable[[Any], object]) -> None:
-        """Do what ``fill`` writes into a transaction, unless another import has begun meanwhile.
-
-        It is done again where the connection was lost: redis-py says the same then as for a change of the key.
-        """
-        importing = self.model.keys.importing
+        """Do what ``fill`` writes into a transaction, unless another import has begun meanwhile."""
         with store_errors():
-            for _ in range(_TRIES):
-                with suppress(WatchError):
-                    pipe: Any
-                    async with self.model.client.pipeline(transaction=True) as pipe:
-                        await pipe.watch(importing)
-                        if await pipe.get(importing) != self._import_id.encode():
-                            break
-                        pipe.multi()
-                        fill(pipe)
-                        await pipe.execute()
-                        return
-        raise self._lost_error()
+            is_ours = await change_while_held(self.model.client, self.model.keys.importing, self._import_id, fill)
+        if not is_ours:
+            raise self._lost_error()
 
     def _lost_error(self) -> StoreUnavailable:
         return StoreUnavailable("another import into this model has begun: this one has ended without it")
