@@ -21,8 +21,7 @@ from nbstream.server.http.responses import BodyReader
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.logins import AttemptCounts, PageSessionStore
 from nbstream.store.model.history import RecentChanges
-from nbstream.store.recent.message_rows import QuarantineOutcomes, normalize_address
-from nbstream.store.recent.row_search import RowSearch
+from nbstream.store.recent.message_rows import QuarantineOutcomes, RowSearch, normalize_address
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.web.admin.login import AdminAuthenticator
 from nbstream.web.admin.message_view import PAGE_SOURCE, MessageLookups, MessageView

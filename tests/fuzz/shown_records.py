@@ -11,8 +11,7 @@ from nbstream.filter.suspects import Suspect
 from nbstream.policy.verdict import ModelState
 from nbstream.server.http.access import Role
 from nbstream.store.model.history import History, HistoryChange, RecentChanges
-from nbstream.store.recent.message_rows import MessageRow, RowPosition
-from nbstream.store.recent.row_search import RowFilter, RowPage, RowSearch
+from nbstream.store.recent.message_rows import MessageRow, RowFilter, RowPage, RowPosition, RowSearch
 from nbstream.store.settings import MemorySettings
 from nbstream.web.admin.messages_view import MessagesView
 from nbstream.web.admin.teaching_view import TeachingView

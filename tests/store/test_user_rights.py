@@ -15,8 +15,7 @@ from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import SITE, ListKind
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.logins import AttemptCounts, PageSessionStore
-from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes
-from nbstream.store.recent.row_search import RowFilter, RowSearch
+from nbstream.store.recent.message_rows import MessageRow, OutcomeKind, QuarantineOutcomes, RowFilter, RowSearch
 from nbstream.store.sender_lists import FollowedSenderLists, StoredSenderLists
 from nbstream.store.transfer.model_import import ModelImport
 from nbstream.web.users.links import LinkKeys

@@ -19,15 +19,15 @@ from nbstream.policy.verdict import ActionKind, Verdict
 from nbstream.store.recent.message_rows import (
     NULL_SENDER,
     MessageRow,
+    RowFilter,
     RowPosition,
     address_matches,
 )
-from nbstream.store.recent.row_search import RowFilter
 from nbstream.web.forms import read_address, read_position
 from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
-    from nbstream.store.recent.row_search import RowSearch
+    from nbstream.store.recent.message_rows import RowSearch
     from nbstream.store.settings import MemorySettings
 
 FindRows: TypeAlias = "Callable[[Collection[str]], Awaitable[Mapping[str, MessageRow]]]"

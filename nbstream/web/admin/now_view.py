@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.verdict import Verdict
 from nbstream.store.cancellation import cancel_and_wait
-from nbstream.store.recent.row_search import RowFilter
+from nbstream.store.recent.message_rows import RowFilter
 from nbstream.web.admin.teaching_view import contradicts_verdict, newest_by_message
 from nbstream.web.areas import PREFIX
 from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, View
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from nbstream.findings import Finding
     from nbstream.store.follower.counts import FollowedCounts
     from nbstream.store.model.history import HistoryChange, RecentChanges
-    from nbstream.store.recent.message_rows import MessageRow
-    from nbstream.store.recent.row_search import RowSearch
+    from nbstream.store.recent.message_rows import MessageRow, RowSearch
     from nbstream.web.admin.messages_view import FindRows
 
 _log = logging.getLogger(__name__)

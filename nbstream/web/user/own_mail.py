@@ -18,8 +18,7 @@ from nbstream.bayes.clues import TokenClues
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError
 from nbstream.policy.feedback_source import user_of_actor
-from nbstream.store.recent.message_rows import is_named_by_sender
-from nbstream.store.recent.row_search import RowFilter
+from nbstream.store.recent.message_rows import RowFilter, is_named_by_sender
 from nbstream.web.users.held_mail import read_held_message, recipients_of
 
 if TYPE_CHECKING:
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
     from nbstream.policy.envelope import RememberedEnvelope
     from nbstream.policy.explanation import Explanation
     from nbstream.server.runtime import Runtime
-    from nbstream.store.recent.message_rows import MessageRow, RowPosition
-    from nbstream.store.recent.row_search import RowSearch
+    from nbstream.store.recent.message_rows import MessageRow, RowPosition, RowSearch
     from nbstream.web.users.held_mail import HeldMessage, UserOf
 
 

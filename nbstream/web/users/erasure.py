@@ -23,8 +23,7 @@ from nbstream.store.logins import USER_ROLE, read_login
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.scan import scan_keys
-from nbstream.store.recent.message_rows import is_named_by_sender, normalize_address
-from nbstream.store.recent.row_search import RowFilter, RowSearch
+from nbstream.store.recent.message_rows import RowFilter, RowSearch, is_named_by_sender, normalize_address
 from nbstream.store.redis_errors import readable_replies, store_errors
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.web.users.digest_state import DigestMarker

@@ -13,12 +13,14 @@ from redis.asyncio import Redis
 
 from nbstream.store.connection import open_client
 from nbstream.store.recent.message_rows import (
+    MAX_LOOKED_AT,
     MessageRow,
     OutcomeKind,
     QuarantineOutcomes,
+    RowFilter,
+    RowSearch,
     normalize_address,
 )
-from nbstream.store.recent.row_search import MAX_LOOKED_AT, RowFilter, RowSearch
 from tests.harness.redis.cluster_set import ClusterSet
 from tests.harness.rows import KEYS, NOW, envelope, message_id, write_rows
 from tests.store.test_locators import cluster_options

@@ -20,8 +20,7 @@ from redis.asyncio import Redis
 from nbstream.bayes.columns import CLASSES
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.server.http.access import Role
-from nbstream.store.recent.message_rows import MessageRow, RowPosition
-from nbstream.store.recent.row_search import RowFilter, RowPage, RowSearch
+from nbstream.store.recent.message_rows import MessageRow, RowFilter, RowPage, RowPosition, RowSearch
 from nbstream.store.settings import MemorySettings
 from nbstream.web.admin.messages_view import MessagesView
 from nbstream.web.forms import read_query

@@ -32,8 +32,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.server.http.access import Role
 from nbstream.store.model.history import RecentChanges
-from nbstream.store.recent.message_rows import MessageRow
-from nbstream.store.recent.row_search import RowSearch
+from nbstream.store.recent.message_rows import MessageRow, RowSearch
 from nbstream.web.admin.messages_view import known_rows
 from nbstream.web.admin.now_view import DaemonFindings, DaemonState, NowView, RecentMail
 from tests.harness.filters import make_filter

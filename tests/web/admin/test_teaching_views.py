@@ -19,7 +19,7 @@ from nbstream.policy.verdict import ModelState
 from nbstream.server.http.access import Role
 from nbstream.store.model.history import Assessment, HistoryChange, LessonNote, RecentChanges
 from nbstream.store.model.model import Model
-from nbstream.store.recent.row_search import RowSearch
+from nbstream.store.recent.message_rows import RowSearch
 from nbstream.web.admin import undo_view
 from nbstream.web.admin.messages_view import known_rows
 from nbstream.web.admin.teaching_view import (
