@@ -1,6 +1,6 @@
 """Findings: what was found, how bad it is, and what to do about it.
 
-Rules: the sentences of all findings are data (``FindingKind``), so that the handbook lists them and a test knows
+Rules: the sentences of all kinds of findings are data, so that the handbook lists them and a test knows
 them. A sentence says what was found; a remedy says what to do, and is empty if no action is needed.
 """
 
@@ -29,10 +29,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is the case. ``check`` is the dotted name of what was examined, such as ``redis.memory``.
+    """One thing that was found. ``check`` is the dotted name of what was examined, such as ``redis.memory``.
 
-    ``repeats`` are the checks, or the first parts of their names, that say the same in more detail: where one of
-    them finds a problem, this finding is left out.
+    A kind of finding has ``{name}`` in its texts, where values stand once they are known. ``repeats`` are the
+    checks, or the first parts of their names, that say the same in more detail: where one of them finds a problem,
+    this finding is left out.
     """
 
     check: str
@@ -41,42 +42,31 @@ class Finding:
     remedy: str = ""
     repeats: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class FindingKind:
-    """A finding before its values are known: they stand as ``{name}`` in its texts."""
-
-    check: str
-    severity: Severity
-    what: str
-    remedy: str = ""
-    repeats: tuple[str, ...] = ()
-
     def __call__(self, **values: object) -> Finding:
-        """Return the finding with these values. Raises ``KeyError`` where one is missing."""
+        """Return the finding of this kind with these values. Raises ``KeyError`` where one is missing."""
         texts = (self.check, self.what, self.remedy, *self.repeats)
         check, what, remedy, *repeats = (text.format(**values) for text in texts)
         return Finding(check, self.severity, what, remedy, tuple(repeats))
 
 
-def ok(check: str, what: str) -> FindingKind:
+def ok(check: str, what: str) -> Finding:
     """Return the kind of a finding that all is well."""
-    return FindingKind(check, Severity.OK, what)
+    return Finding(check, Severity.OK, what)
 
 
-def note(check: str, what: str, remedy: str = "") -> FindingKind:
+def note(check: str, what: str, remedy: str = "") -> Finding:
     """Return the kind of a finding that somebody may want to know."""
-    return FindingKind(check, Severity.NOTE, what, remedy)
+    return Finding(check, Severity.NOTE, what, remedy)
 
 
-def warning(check: str, what: str, remedy: str, repeats: tuple[str, ...] = ()) -> FindingKind:
+def warning(check: str, what: str, remedy: str, repeats: tuple[str, ...] = ()) -> Finding:
     """Return the kind of a finding that is to be mended some day."""
-    return FindingKind(check, Severity.WARNING, what, remedy, repeats)
+    return Finding(check, Severity.WARNING, what, remedy, repeats)
 
 
-def problem(check: str, what: str, remedy: str, repeats: tuple[str, ...] = ()) -> FindingKind:
+def problem(check: str, what: str, remedy: str, repeats: tuple[str, ...] = ()) -> Finding:
     """Return the kind of a finding that is to be mended now."""
-    return FindingKind(check, Severity.PROBLEM, what, remedy, repeats)
+    return Finding(check, Severity.PROBLEM, what, remedy, repeats)
 
 
 def without_repetitions(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

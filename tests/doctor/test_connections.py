@@ -29,7 +29,7 @@ from nbstream.doctor.connections import (
     probe_listener,
 )
 from nbstream.doctor.examination import Site
-from nbstream.findings import Finding, FindingKind
+from nbstream.findings import Finding
 from nbstream.listeners import http, stream
 from nbstream.listeners.milter import probe_milter
 from nbstream.listeners.smtp import probe_lmtp
@@ -129,7 +129,7 @@ async def test_a_listener_that_is_not_there_is_a_problem(tmp_path: Path) -> None
         ("other", [b""], probe.WORKS),
     ],
 )
-async def test_answers(tmp_path: Path, name: str, answers: list[bytes], kind: FindingKind) -> None:
+async def test_answers(tmp_path: Path, name: str, answers: list[bytes], kind: Finding) -> None:
     async with server(tmp_path / "s", *answers) as address:
         found = await probe_listener(ENTRIES[name], address)
 
@@ -175,7 +175,7 @@ async def test_an_lmtp_server_is_greeted_as_one(tmp_path: Path) -> None:
         (b"220 mx.example.org ESMTP\r\n", probe.WRONG_ANSWER),
     ],
 )
-async def test_a_milter_negotiates(tmp_path: Path, answer: bytes, kind: FindingKind) -> None:
+async def test_a_milter_negotiates(tmp_path: Path, answer: bytes, kind: Finding) -> None:
     async with server(tmp_path / "s", b"", answer) as address:
         reader, writer = await connections.connect(address)
         found: list[Finding] = list(await probe_milter(Conversation("milter", address, reader, writer)))

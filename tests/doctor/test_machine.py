@@ -11,7 +11,7 @@ import pytest
 from nbstream.doctor import machine
 from nbstream.doctor.examination import SiteCheck, run_checks
 from nbstream.doctor.machine import disk_finding, examine_spool
-from nbstream.findings import FindingKind
+from nbstream.findings import Finding
 from nbstream.listeners.dovecot.spool import SpooledFeedback, keep_failed
 from tests.harness.examined_sites import is_of, make_site, the
 from tests.harness.spools import add_all
@@ -32,7 +32,7 @@ def file_system(free_bytes: int, files: int = 10**6, free_files: int = 10**6) ->
         (file_system(50 << 20), machine.DISK_FULL),
     ],
 )
-def test_room_on_a_disk(status: os.statvfs_result, kind: FindingKind) -> None:
+def test_room_on_a_disk(status: os.statvfs_result, kind: Finding) -> None:
     assert is_of(disk_finding(Path("/var/lib/nbstream"), status), kind)
 
 

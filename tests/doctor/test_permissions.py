@@ -62,7 +62,7 @@ def test_passwords_are_for_the_daemon_alone(tmp_path: Path, mode: int, owner: in
 
     found = examine_secrets(make_site(tmp_path, f"listeners: {{http: {{password_file: {password}}}}}\n"))
 
-    the(found, kind)  # type: ignore[arg-type]  # a FindingKind
+    the(found, kind)  # type: ignore[arg-type]  # a Finding
 
 
 def test_a_configuration_with_a_password_in_it_is_a_file_with_a_password(tmp_path: Path) -> None:

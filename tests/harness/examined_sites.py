@@ -9,7 +9,7 @@ from pathlib import Path
 from nbstream.daemon.config import load_settings
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor.examination import Site
-from nbstream.findings import Finding, FindingKind
+from nbstream.findings import Finding
 from tools.reference.findings import finding_kinds
 
 NO_DAEMON = DaemonStatus(None)
@@ -22,7 +22,7 @@ def make_site(folder: Path, text: str = "", daemon: DaemonStatus = NO_DAEMON) ->
     return Site(load_settings(file), daemon)
 
 
-def is_of(finding: Finding, kind: FindingKind) -> bool:
+def is_of(finding: Finding, kind: Finding) -> bool:
     """Whether the finding has the severity and the sentences of the kind."""
     return finding.severity is kind.severity and all(
         re.fullmatch(_pattern(template), text, re.DOTALL)
@@ -38,7 +38,7 @@ def _pattern(template: str) -> str:
     return ".*".join(map(re.escape, re.split(r"\{[^}]*\}", template)))
 
 
-def the(findings: Iterable[Finding], kind: FindingKind) -> Finding:
+def the(findings: Iterable[Finding], kind: Finding) -> Finding:
     """The one finding of that kind."""
     listed = list(findings)
     found = [finding for finding in listed if is_of(finding, kind)]

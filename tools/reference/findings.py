@@ -11,7 +11,7 @@ import nbstream.doctor
 import nbstream.listeners
 from nbstream.daemon import health, model_lookups
 from nbstream.doctor.command import CHECKS
-from nbstream.findings import FindingKind
+from nbstream.findings import Finding
 from nbstream.server import probe
 from tools.reference.markup import NOTICE, table
 
@@ -29,12 +29,12 @@ def page() -> str:
     return NOTICE + _INTRODUCTION.format(*tables)
 
 
-def finding_kinds() -> dict[str, FindingKind]:
+def finding_kinds() -> dict[str, Finding]:
     """Return all kinds of findings by the names of their constants, such as ``redis_server.SLOW``."""
     return dict(_kinds())
 
 
-def _kinds() -> Iterator[tuple[str, FindingKind]]:
+def _kinds() -> Iterator[tuple[str, Finding]]:
     seen: set[int] = set()
     for path in _modules():
         module = path.rpartition(".")[2]
@@ -43,7 +43,7 @@ def _kinds() -> Iterator[tuple[str, FindingKind]]:
             if isinstance(value, Mapping) and name.isupper():
                 named = {f"{name}.{getattr(key, 'name', key)}": kind for key, kind in value.items()}
             for full_name, kind in named.items():
-                if isinstance(kind, FindingKind) and id(kind) not in seen:
+                if isinstance(kind, Finding) and id(kind) not in seen:
                     seen.add(id(kind))
                     yield f"{module}.{full_name}", kind
 

@@ -27,7 +27,7 @@ from nbstream.delivery.quarantine import QuarantineUsage
 from nbstream.engine.choice import PYTHON
 from nbstream.errors import StoreRefuses
 from nbstream.filter import FilterPolicy
-from nbstream.findings import Finding, FindingKind
+from nbstream.findings import Finding
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
 from nbstream.server.http.access import Role
@@ -186,7 +186,7 @@ async def test_what_is_degraded_is_said_by_readyz_and_the_page_alike(
     client: Redis,
     tmp_path: Path,
     change: Callable[[Process], object],
-    kind: FindingKind,
+    kind: Finding,
     sentence: dict[str, str],
     is_ready: bool,
 ) -> None:
