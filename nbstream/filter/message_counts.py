@@ -12,6 +12,7 @@ all are read again.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -111,6 +112,7 @@ async def learned_by_class(counts: CountSource, kinds: Sequence[str]) -> dict[st
 
 
 MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
+_NUMBERED_AT_ONCE = 32  # messages: half a millisecond
 _STEPS_ON_THEIR_WAY = 600  # of two groups, where each lesson is a step
 _IN_ANY_CLASS = np.dtype(f"u{len(CLASSES)}")
 """The booleans of all classes as one number: numpy is slow over short rows, and takes twice as long by columns."""
@@ -283,7 +285,11 @@ class KnownCounts:
     async def _read_unknown(self, names: Sequence[Sequence[bytes]]) -> Sequence[KnownRows] | None:
         """Read the counts of new names; return None where the totals are those of no step of the lessons."""
         number, known = self._row_numbers.number, len(self._counts.rows) if self._counts else 0
-        rows = [KnownRows(of_one, number(join_tokens(of_one), len(of_one))) for of_one in names]
+        rows = list[KnownRows]()
+        for of_one in names:
+            rows.append(KnownRows(of_one, number(join_tokens(of_one), len(of_one))))
+            if len(rows) % _NUMBERED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         unknown = TokenList.from_joined(self._row_numbers.joined(known), len(self._row_numbers) - known)
         counts = await self._read_counts(unknown)
         if self._counts:

@@ -298,12 +298,14 @@ class FollowedCounts(Followed):
             self.position = loaded.position
 
     async def apply(self, entries: StreamEntries) -> None:
-        """Apply the next changes of the stream."""
-        try:
-            for entry_id, fields in entries:
+        """Apply the next changes of the stream, with other work between them."""
+        for number, (entry_id, fields) in enumerate(entries):
+            if number:
+                await asyncio.sleep(0)
+            try:
                 self.apply_change(entry_id, fields)
-        finally:
-            self._wake_waiters()
+            finally:
+                self._wake_waiters()
 
     def end(self) -> None:
         """Follow no more: nobody needs the counts any longer, and who waits for a change goes on."""

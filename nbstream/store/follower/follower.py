@@ -42,7 +42,7 @@ WATCHED_BLOCK_SECONDS = 25.0
 _REPLY_SECONDS = 5.0  # that are left of the client's deadline when the server has waited
 
 READ_COUNT = 10
-"""Changes that are read at once: of 64 lessons each they are 2 MB, and stop other work for some 30 ms."""
+"""Changes that are read at once: of 64 lessons each they are 2 MB, and each stops other work for some 5 ms."""
 
 _LOG_EVERY = 30  # attempts, two seconds apart: about once a minute
 
