@@ -15,9 +15,14 @@ from nbstream.doctor import canary
 from nbstream.doctor.connections import examine_listeners, examine_login_server, examine_next_hop
 from nbstream.doctor.daemon import examine_configuration, examine_daemon, invalid_configuration
 from nbstream.doctor.examination import Site, SiteCheck, in_thread, run_checks
-from nbstream.doctor.machine import examine_disks, examine_spool
+from nbstream.doctor.machine import (
+    examine_disks,
+    examine_secrets,
+    examine_spool,
+    examine_state_folder,
+    examine_user,
+)
 from nbstream.doctor.model import examine_lists, examine_model
-from nbstream.doctor.permissions import examine_secrets, examine_state_folder, examine_user
 from nbstream.doctor.redis_server import examine_redis
 from nbstream.errors import ConfigError, NbstreamError
 from nbstream.findings import Severity, without_repetitions, worst_severity

@@ -1,15 +1,23 @@
-"""The machine: room on disks, and what waits in the spool of reported messages."""
+"""The machine: room on disks, what waits in the spool of reported messages, and who may read what nbstream has."""
 
 from __future__ import annotations
 
+import grp
 import os
+import stat
 import time
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from nbstream.doctor.redis_server import format_bytes
-from nbstream.findings import ok, problem, warning
+from nbstream.findings import note, ok, problem, warning
 from nbstream.listeners.dovecot.spool import FAILED, MAX_FAILED, SpoolBacklog, measure_backlog
+from nbstream.settings.values import SecretFile
+from nbstream.store.settings import url_has_password
+from nbstream.system_users import as_user, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,3 +100,103 @@ def examine_spool(site: Site) -> Iterator[Finding]:
         yield SPOOL(count=backlog.waiting)
     if backlog.failed:
         yield SPOOL_FAILED(count=backlog.failed, folder=state_dir / FAILED, limit=MAX_FAILED)
+
+
+# Who may read and write what nbstream has: the state folder, and passwords and keys.
+
+OTHER_USER = note(
+    "permissions.user",
+    "This examination runs as {own}, but the daemon as {daemon}: permissions may differ.",
+    "To examine with the daemon's permissions, {command}.",
+)
+NO_STATE = note(
+    "permissions.state_dir", "The state folder {folder} does not exist yet.", "The daemon creates it at startup."
+)
+STATE_OPEN = warning(
+    "permissions.state_dir",
+    "Others can read the state folder {folder} (mode {mode:04o}).",
+    "Run chmod 700 {folder}.",
+)
+STATE_OF_OTHER = problem(
+    "permissions.state_dir",
+    "The state folder {folder} belongs to {owner}, but the daemon runs as {daemon}.",
+    "Run chown -R {daemon} {folder}.",
+)
+STATE = ok("permissions.state_dir", "Only {owner} can read the state folder {folder}.")
+SECRET_OPEN = problem(
+    "permissions.secrets",
+    "Everybody on this machine can read {file} ({key}, mode {mode:04o}).",
+    "Run chmod 600 {file}, and make the daemon's user its owner.",
+)
+SECRET_OF_GROUP = warning(
+    "permissions.secrets",
+    "The group {group} can read {file} ({key}, mode {mode:04o}).",
+    "Run chmod 600 {file}, and make the daemon's user its owner.",
+)
+SECRETS = ok("permissions.secrets", "Only their owners can read the files with passwords and keys ({count}).")
+
+_OTHERS = 0o007
+_GROUP_OR_OTHERS = 0o077
+
+
+def examine_user(site: Site) -> Iterator[Finding]:
+    """Yield whether this runs as another user than the daemon."""
+    user = site.daemon_user
+    if user is not None and not site.is_daemon_user:
+        yield OTHER_USER(own=user_name(os.geteuid()), daemon=user_name(user), command=as_user(user))
+
+
+def examine_state_folder(site: Site) -> Iterator[Finding]:
+    """Yield who may read the state folder."""
+    folder, user = site.settings.state_dir, site.daemon_user
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        yield NO_STATE(folder=folder)
+        return
+    mode = stat.S_IMODE(status.st_mode)
+    if user is not None and status.st_uid != user:
+        yield STATE_OF_OTHER(folder=folder, owner=user_name(status.st_uid), daemon=user_name(user))
+    elif mode & _GROUP_OR_OTHERS:
+        yield STATE_OPEN(folder=folder, mode=mode)
+    else:
+        yield STATE(folder=folder, owner=user_name(status.st_uid))
+
+
+def examine_secrets(site: Site) -> list[Finding]:
+    """Return who may read passwords and keys."""
+    files = dict(_secret_files(site.settings, ""))
+    if site.settings.source and url_has_password(site.settings.redis.url):
+        files["redis.url"] = site.settings.source
+    findings = [finding for key, file in files.items() for finding in _secret_file(key, file)]
+    return findings or ([SECRETS(count=len(files))] if files else [])
+
+
+def _secret_files(section: BaseModel, prefix: str) -> Iterator[tuple[str, Path]]:
+    """Yield the dotted key and the path of each file with a password, and of each key file of TLS."""
+    for name in type(section).model_fields:
+        value: Any = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from _secret_files(value, f"{prefix}{name}.")
+        elif isinstance(value, SecretFile):
+            yield prefix + name, value.path
+        elif name.endswith("key_file") and isinstance(value, Path):
+            yield prefix + name, value
+
+
+def _secret_file(key: str, file: Path) -> Iterator[Finding]:
+    with suppress(FileNotFoundError):  # it was there when the configuration was read
+        status = file.stat()
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & _OTHERS:
+            yield SECRET_OPEN(file=file, key=key, mode=mode)
+        elif mode & _GROUP_OR_OTHERS and status.st_uid != 0:
+            # Of a file of root the group is the only way to the daemon's user.
+            yield SECRET_OF_GROUP(file=file, key=key, mode=mode, group=_group_name(status.st_gid))
+
+
+def _group_name(group: int) -> str:
+    try:
+        return grp.getgrgid(group).gr_name
+    except KeyError:
+        return str(group)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nbstream.daemon.status import DaemonStatus
-from nbstream.doctor import permissions
-from nbstream.doctor.permissions import examine_secrets, examine_state_folder, examine_user
+from nbstream.doctor import machine
+from nbstream.doctor.machine import examine_secrets, examine_state_folder, examine_user
 from tests.harness.examined_sites import make_site, the
 
 STRANGER = 65534
@@ -21,7 +21,7 @@ def test_a_state_folder_that_others_may_read_is_a_warning(tmp_path: Path) -> Non
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(0o755)
 
-    assert "0755" in the(examine_state_folder(make_site(tmp_path)), permissions.STATE_OPEN).what
+    assert "0755" in the(examine_state_folder(make_site(tmp_path)), machine.STATE_OPEN).what
 
 
 @needs_root
@@ -31,7 +31,7 @@ def test_a_state_folder_of_another_user_is_a_problem(tmp_path: Path) -> None:
 
     found = examine_state_folder(make_site(tmp_path, daemon=RUNNING))
 
-    assert "nobody" in the(found, permissions.STATE_OF_OTHER).what
+    assert "nobody" in the(found, machine.STATE_OF_OTHER).what
 
 
 @needs_root
@@ -41,16 +41,16 @@ def test_an_examination_by_another_user_than_the_daemons_says_so(tmp_path: Path)
 
     found = examine_user(make_site(tmp_path))
 
-    assert "runuser -u nobody" in the(found, permissions.OTHER_USER).remedy
+    assert "runuser -u nobody" in the(found, machine.OTHER_USER).remedy
 
 
 @pytest.mark.parametrize(
     ("mode", "owner", "kind"),
     [
-        (0o600, 0, permissions.SECRETS),
-        (0o640, 0, permissions.SECRETS),
-        (0o640, STRANGER, permissions.SECRET_OF_GROUP),
-        (0o644, 0, permissions.SECRET_OPEN),
+        (0o600, 0, machine.SECRETS),
+        (0o640, 0, machine.SECRETS),
+        (0o640, STRANGER, machine.SECRET_OF_GROUP),
+        (0o644, 0, machine.SECRET_OPEN),
     ],
 )
 @needs_root
@@ -70,4 +70,4 @@ def test_a_configuration_with_a_password_in_it_is_a_file_with_a_password(tmp_pat
     assert site.settings.source
     site.settings.source.chmod(0o644)
 
-    assert "redis.url" in the(examine_secrets(site), permissions.SECRET_OPEN).what
+    assert "redis.url" in the(examine_secrets(site), machine.SECRET_OPEN).what
