@@ -16,7 +16,7 @@ from nbstream.filter.filter import MessageRecord, find_message_record
 from nbstream.filter.suspects import find_suspects
 from nbstream.findings import Severity, note, ok, warning
 from nbstream.policy.autolearn import model_state
-from nbstream.policy.thresholds import FalsePositiveBudget, budget_guarantees
+from nbstream.policy.thresholds import budget_guarantees
 from nbstream.policy.verdict import ModelState
 from nbstream.server.api_json import ModelStatus
 
@@ -96,7 +96,7 @@ def budget_findings(
     """Yield for each budget whether it is guaranteed, and whether the guarantee is of any use."""
     ham, state = prequential_scores["ham"], ModelState(totals.messages_by_label(), policy.min_learned)
     for rate, guarantee in sorted(budget_guarantees(ham, policy.budget_rates).items()):
-        missed = _missed_share(prequential_scores, guarantee, state) if rate in _spam_rates(policy) else 0.0
+        missed = _missed_share(prequential_scores, guarantee, state)
         if guarantee.ham_missing:
             yield BUDGET_LEARNING(rate=rate, missing=guarantee.ham_missing)
         elif guarantee.threshold is None:
@@ -105,12 +105,6 @@ def budget_findings(
             yield BUDGET_CATCHES_LITTLE(rate=rate, missed=missed)
         else:
             yield BUDGET(rate=rate, ham=len(ham))
-
-
-def _spam_rates(policy: FilterPolicy) -> set[float]:
-    """Return the budgets from which spam is called so; those of reject are for the surest spam alone."""
-    policies = (policy.default_policy, *policy.other_policies)
-    return {each.spam.rate for each in policies if isinstance(each.spam, FalsePositiveBudget)}
 
 
 def _missed_share(prequential_scores: PrequentialScores, guarantee: BudgetGuarantee, state: ModelState) -> float:

@@ -19,7 +19,6 @@ import numpy as np
 
 from nbstream.evaluation.measures import IntervalEstimate
 from nbstream.policy.thresholds import (
-    FalsePositiveBudget,
     ThresholdPolicy,
     budget_guarantees,
     only_errors_are_labelled,
@@ -282,20 +281,17 @@ def compare_thresholds(
     ``others`` are further policies with their names.
     """
     ham, sample = prequential_scores["ham"], LabelledSample.from_prequential_scores(prequential_scores, learned_at)
-    rates = {*BUDGET_RATES, *(rate for _, policy in (("", present), *others) for rate in policy.budget_rates)}
-    guarantees = budget_guarantees(ham, rates)
-
-    def thresholds_of(policy: ThresholdPolicy) -> Thresholds:
-        return policy.resolve_thresholds({rate: guarantees[rate] for rate in policy.budget_rates})
+    present_rates = [policy.max_false_positive_rate for _, policy in (("", present), *others)]
+    guarantees = budget_guarantees(ham, {*BUDGET_RATES, *filter(None, present_rates)})
 
     def choose(name: str, policy: ThresholdPolicy) -> ThresholdChoice:
-        thresholds = thresholds_of(policy)
+        thresholds = policy.resolve_thresholds(guarantees)
         return ThresholdChoice(
             name=name,
             setting=_setting(policy),
             thresholds=thresholds,
             error_counts=count_errors(sample, thresholds),
-            verdict_changes=compare_verdicts(sample, thresholds_of(present), thresholds),
+            verdict_changes=compare_verdicts(sample, present.resolve_thresholds(guarantees), thresholds),
         )
 
     return TuningResult(
@@ -305,7 +301,7 @@ def compare_thresholds(
         present=choose("present", present),
         others=[choose(*other) for other in others],
         budgets=[
-            choose(f"budget {rate:g}", ThresholdPolicy(present.unsure, FalsePositiveBudget(rate)))
+            choose(f"budget {rate:g}", ThresholdPolicy(present.unsure, math.inf, None, rate))
             for rate in BUDGET_RATES
         ],
         fixed=[choose(f"fixed {p:g}", ThresholdPolicy(min(present.unsure, p), p)) for p in FIXED_THRESHOLDS],
@@ -317,12 +313,12 @@ def cost_ratio(policy: ThresholdPolicy) -> float:
 
     For a budget it is 19.
     """
-    if isinstance(policy.spam, FalsePositiveBudget) or policy.spam >= 1:
+    if policy.max_false_positive_rate is not None or policy.spam >= 1:
         return _DEFAULT_COST_RATIO
     return round(policy.spam / (1 - policy.spam), 6)
 
 
 def _setting(policy: ThresholdPolicy) -> str:
-    if isinstance(policy.spam, FalsePositiveBudget):
-        return f"max_false_positive_rate: {policy.spam.rate:g}"
+    if policy.max_false_positive_rate is not None:
+        return f"max_false_positive_rate: {policy.max_false_positive_rate:g}"
     return f"spam: {policy.spam:g}"

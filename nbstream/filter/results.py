@@ -225,5 +225,7 @@ class FilterPolicy:
     def budget_rates(self) -> frozenset[float]:
         """The false-positive rates of all policies."""
         return frozenset(
-            rate for policy in (self.default_policy, *self.other_policies) for rate in policy.budget_rates
+            policy.max_false_positive_rate
+            for policy in (self.default_policy, *self.other_policies)
+            if policy.max_false_positive_rate is not None
         )

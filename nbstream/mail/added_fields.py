@@ -50,33 +50,6 @@ _ADDED_ON_ARRIVAL = (
     rf"|{'|'.join(ARRIVAL_NAMES)}|arc-.*|x-(?:.*-)?authentication-.*"
 )
 
-# The name, or its beginning where a hyphen ends it.
-_OTHER_FILTERS = {
-    "x-spam-flag": "SpamAssassin",
-    "x-spam-status": "SpamAssassin",
-    "x-spam-level": "SpamAssassin",
-    "x-spam-": "SpamAssassin",
-    "x-spam": "rspamd",
-    "x-spamd-": "rspamd",
-    "x-rspamd-": "rspamd",
-    "x-bogosity": "bogofilter",
-    "x-spambayes-": "SpamBayes",
-    "x-crm114-": "CRM114",
-    "x-dspam-": "DSPAM",
-    "x-amavis-": "amavis",
-    "x-quarantine-": "amavis",
-    "x-virus-": "ClamAV and amavis",
-    "x-barracuda-": "Barracuda",
-    "x-ironport-": "IronPort",
-    "x-proofpoint-": "Proofpoint",
-    "x-mailscanner": "MailScanner",
-    "x-mailscanner-": "MailScanner",
-    "x-microsoft-antispam": "Exchange",
-    "x-microsoft-antispam-": "Exchange",
-    "x-forefront-": "Exchange",
-    "x-ms-exchange-": "Exchange",  # of senders too: tokens are made of all but ``x-ms-exchange-organization``
-}
-
 
 @cache
 def _added_on_arrival() -> re.Pattern[str]:
@@ -88,12 +61,3 @@ def _added_on_arrival() -> re.Pattern[str]:
 def is_added_on_arrival(name: str) -> bool:
     """Return whether another filter, a server on arrival or a mailbox writes fields of this name."""
     return _added_on_arrival().fullmatch(name) is not None
-
-
-def other_filter_of(name: str) -> str | None:
-    """Return the filter that writes fields of this name, in any case, or None where none is known."""
-    lower = name.lower()
-    prefixes = (lower[: end + 1] for end, character in enumerate(lower) if character == "-")
-    return _OTHER_FILTERS.get(lower) or next(
-        (_OTHER_FILTERS[prefix] for prefix in prefixes if prefix in _OTHER_FILTERS), None
-    )

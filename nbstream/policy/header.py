@@ -263,7 +263,7 @@ class HeaderPolicy:
         fields = tuple(field for field in self.headers.fields if verdict in field.verdicts)
         placeholders = frozenset(chain.from_iterable(field.placeholders for field in fields)) - {"model"}
         edits = HeaderEdits(
-            removed_names=self.marks.names + self.headers.remove,
+            removed_names=self.marks.names,
             guard=self.marks.guard_field,
             subject_tag=self.marks.subject_tag if verdict.is_spam else "",
         )

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -24,7 +23,6 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from nbstream.mail.added_fields import other_filter_of
 from nbstream.mail.addresses import canonical_address
 from nbstream.policy.address_patterns import MAX_ENTRIES, AddressPattern, SenderPattern
 from nbstream.policy.verdict import SPAM_THRESHOLD, Action, ActionKind, Verdict
@@ -90,40 +88,6 @@ def inherit_settings(rules: object, top: Mapping[str, BaseModel | None]) -> obje
     return [_inherit_into_rule(rule, top) if isinstance(rule, dict) else rule for rule in rules]
 
 
-@dataclass(frozen=True, slots=True)
-class FalsePositiveRate:
-    """A threshold as a budget: the largest share of ham that may be called spam."""
-
-    max_false_positive_rate: float
-
-
-_ALLOWED_REJECT = (
-    "must be null, a number above 0 and at most 1, "
-    f"or {{max_false_positive_rate: R}} with R from {MIN_FALSE_POSITIVE_RATE:.5f} to {MAX_FALSE_POSITIVE_RATE}"
-)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def read_reject_threshold(value: object) -> float | FalsePositiveRate:
-    """Read a P(spam), or ``{max_false_positive_rate: R}`` with R from 0.00006 to 0.5."""
-    if isinstance(value, FalsePositiveRate):
-        return value
-    if isinstance(value, dict) and len(value) == 1:
-        name, number = next(iter(value.items()))
-        if (
-            name == "max_false_positive_rate"
-            and _is_number(number)
-            and MIN_FALSE_POSITIVE_RATE <= number <= MAX_FALSE_POSITIVE_RATE
-        ):
-            return FalsePositiveRate(float(number))
-    elif _is_number(value) and 0 < value <= 1:  # type: ignore[operator]  # a number
-        return float(value)  # type: ignore[arg-type]
-    raise ValueError(_ALLOWED_REJECT)
-
-
 class VerdictSettings(Section):
     """The P(spam) from which a message gets each verdict.
 
@@ -145,17 +109,10 @@ class VerdictSettings(Section):
     messages for 0.001, 299 for 0.01), or errors alone, ``spam`` is the threshold.
     """
 
-    reject: Annotated[float | FalsePositiveRate, BeforeValidator(read_reject_threshold)] | None = None
-    """From this P(spam) on a message is refused; ``null`` never refuses. A budget refuses nothing while it is
-    not guaranteed. Do not set it behind Postfix's ``content_filter``.
+    reject: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
+    """From this P(spam) on a message is refused; ``null`` never refuses. Do not set it behind Postfix's
+    ``content_filter``.
     """
-
-    @property
-    def budget_rates(self) -> dict[str, float]:
-        """The rates of the budgets among the thresholds, by their keys."""
-        reject = self.reject.max_false_positive_rate if isinstance(self.reject, FalsePositiveRate) else None
-        rates = {"max_false_positive_rate": self.max_false_positive_rate, "reject": reject}
-        return {key: rate for key, rate in rates.items() if rate is not None}
 
     @field_validator("spam")
     @classmethod
@@ -167,13 +124,9 @@ class VerdictSettings(Section):
 
     @field_validator("reject")
     @classmethod
-    def _reject_from_spam(
-        cls, value: float | FalsePositiveRate | None, info: ValidationInfo
-    ) -> float | FalsePositiveRate | None:
-        spam, rate = info.data.get("spam", 0.0), info.data.get("max_false_positive_rate")
-        if isinstance(value, FalsePositiveRate) and rate is not None and value.max_false_positive_rate > rate:
-            raise ValueError(f"must be null or no more than verdict.max_false_positive_rate ({rate})")
-        if isinstance(value, float) and value < spam:
+    def _reject_from_spam(cls, value: float | None, info: ValidationInfo) -> float | None:
+        spam = info.data.get("spam", 0.0)
+        if value is not None and value < spam:
             raise ValueError(f"must be null or at least verdict.spam ({spam})")
         return value
 
@@ -234,15 +187,15 @@ def _surplus_budget_problems(
     rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None
 ) -> list[RuleProblem]:
     """Return the problems of the budgets that are too many: more than ``MAX_BUDGETS``."""
-    rates = set(verdict.budget_rates.values() if verdict else ())
+    rates = {verdict.max_false_positive_rate if verdict else None, None}
     text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
     problems: list[RuleProblem] = []
     for position, rule in enumerate(rules):
-        for name, rate in rule.verdict.budget_rates.items():
-            if rate in rates or len(rates) < MAX_BUDGETS:
-                rates.add(rate)
-            else:
-                problems.append(((position, "verdict", name), text, rate))
+        rate = rule.verdict.max_false_positive_rate
+        if rate in rates or len(rates) <= MAX_BUDGETS:
+            rates.add(rate)
+        else:
+            problems.append(((position, "verdict", "max_false_positive_rate"), text, rate))
     return problems
 
 
@@ -422,7 +375,6 @@ def read_field_name(value: object) -> str:
 
 
 FieldName = Annotated[str, BeforeValidator(read_field_name)]
-FieldNames = Annotated[tuple[FieldName, ...], Strict(False), Field(max_length=50)]
 
 OWN_FIELD = "X-Nbstream"
 """The name of our own field where the configuration gives no other."""
@@ -547,9 +499,6 @@ class HeadersSettings(Section):
     )
     """The fields beside ``own_field``. ``[]`` writes none, and leaves those of another filter alone."""
 
-    remove: FieldNames = ()
-    """Fields of other filters that are removed from each message with a verdict."""
-
     @field_validator("own_field")
     @classmethod
     def _own_field_leaves_room(cls, value: str) -> str:
@@ -559,60 +508,19 @@ class HeadersSettings(Section):
 
     @field_validator("fields")
     @classmethod
-    def _each_field_is_written_once(
+    def _names_are_not_those_of_own_field(
         cls, value: tuple[HeaderFieldSettings, ...], info: ValidationInfo
     ) -> tuple[HeaderFieldSettings, ...]:
         own_field = str(info.data.get("own_field", OWN_FIELD)).lower()
-        written: set[tuple[str, str]] = set()
-        problems: list[RuleProblem] = []
-        for position, field in enumerate(value):
-            name = field.name.lower()
-            if f"{name}-".startswith(f"{own_field}-"):
-                text = "must be another name than that of own_field and of the fields that begin with it"
-                problems.append(((position, "name"), text, field.name))
-            if written & {(name, verdict) for verdict in field.verdicts}:
-                text = "must be verdicts for which no field above has this name"
-                problems.append(((position, "verdicts"), text, list(field.verdicts)))
-            written |= {(name, verdict) for verdict in field.verdicts}
-        if problems:
-            raise located_error(problems)
-        return value
-
-    @field_validator("remove")
-    @classmethod
-    def _removed_fields_are_of_others(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        own_names = {field.name.lower() for field in info.data.get("fields", ())}
-        own_names.add(str(info.data.get("own_field", OWN_FIELD)).lower())
-        text = "must be the field of another filter: nbstream writes it, and removes it wherever it comes in"
+        text = "must be another name than that of own_field and of the fields that begin with it"
         problems: list[RuleProblem] = [
-            ((position,), text, name) for position, name in enumerate(value) if name.lower() in own_names
+            ((position, "name"), text, field.name)
+            for position, field in enumerate(value)
+            if f"{field.name.lower()}-".startswith(f"{own_field}-")
         ]
         if problems:
             raise located_error(problems)
         return value
-
-    @property
-    def warnings(self) -> list[str]:
-        """One sentence for each name that another filter may need."""
-        return list(self._warnings())
-
-    def _warnings(self) -> Iterator[str]:
-        has_default_fields = self.fields == _DEFAULT_FIELDS
-        names = {"own_field": [self.own_field]}
-        if self.mode == "mark" and not has_default_fields:
-            names["fields"] = list(dict.fromkeys(field.name for field in self.fields))
-        for key, written in names.items():
-            for name in written:
-                if other := other_filter_of(name):
-                    yield (
-                        f"headers.{key}: {name} is a field of {other}, and nbstream removes it from all mail that "
-                        f"comes in: where {other} runs too, choose another name"
-                    )
-        if self.mode == "mark" and self.own_field != OWN_FIELD and has_default_fields:
-            yield (
-                "headers.fields: X-Spam-Flag, X-Spam-Status and X-Spam-Level are written and removed; where "
-                "own_field differs because a second nbstream runs too, give these fields other names as well"
-            )
 
 
 class AutolearnSettings(Section):

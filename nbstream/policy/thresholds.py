@@ -1,8 +1,6 @@
 """A policy: it makes thresholds from the configuration and from the prequential scores of ham.
 
-Rules: pure. A threshold has one of three forms. Two of them are numbers: a P(spam), or a cost ratio c of a lost
-ham to a passed spam, which gives the P(spam) c / (1 + c) (see ``verdict``). The third is a false-positive budget,
-whose threshold changes with what is learned.
+Rules: pure. A threshold is a P(spam). With a false-positive budget that for spam changes with what is learned.
 """
 
 from __future__ import annotations
@@ -292,61 +290,31 @@ def binomial_cumulative(n: int, rate: float, last: int) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True)
-class FalsePositiveBudget:
-    """A threshold that comes from a budget: the lowest that keeps the share of ham above it within ``rate``.
+class ThresholdPolicy:
+    """The thresholds as the configuration has them; an infinite one is never reached.
 
-    ``rate`` is above 0 and at most 1/2. ``fixed`` is the threshold while the rate is not guaranteed; an infinite
-    one is never reached.
+    A ``reject`` of None refuses nothing. With ``max_false_positive_rate``, a rate above 0 and at most 1/2,
+    ``spam`` is the threshold while the rate is not guaranteed.
     """
 
-    rate: float
-    fixed: float = math.inf
-
-
-Threshold: TypeAlias = float | FalsePositiveBudget
-"""A P(spam), or a budget that gives one."""
-
-
-@dataclass(frozen=True, slots=True)
-class ThresholdPolicy:
-    """The thresholds as the configuration has them. A ``reject`` of None refuses nothing."""
-
     unsure: float = 0.5
-    spam: Threshold = SPAM_THRESHOLD
-    reject: Threshold | None = None
-
-    @property
-    def budget_rates(self) -> tuple[float, ...]:
-        """The rates of the budgets among the thresholds."""
-        return tuple(
-            threshold.rate for threshold in (self.spam, self.reject) if isinstance(threshold, FalsePositiveBudget)
-        )
-
-    def budget_guarantees(self, prequential_scores: PrequentialScores) -> dict[float, BudgetGuarantee]:
-        """Return the guarantee of each budget by its rate."""
-        return budget_guarantees(prequential_scores["ham"], self.budget_rates)
+    spam: float = SPAM_THRESHOLD
+    reject: float | None = None
+    max_false_positive_rate: float | None = None
 
     def thresholds(self, prequential_scores: PrequentialScores) -> Thresholds:
         """Return the thresholds that hold with these prequential scores."""
-        return self.resolve_thresholds(self.budget_guarantees(prequential_scores))
+        rates = () if self.max_false_positive_rate is None else (self.max_false_positive_rate,)
+        return self.resolve_thresholds(budget_guarantees(prequential_scores["ham"], rates))
 
     def resolve_thresholds(self, guarantees: Mapping[float, BudgetGuarantee]) -> Thresholds:
-        """Return the thresholds that hold with these guarantees, by the rates of the budgets.
+        """Return the thresholds that hold with these guarantees, by their rates.
 
         A threshold for spam below ``unsure`` leaves no message unsure. The threshold for ``reject`` is never below
         that for spam.
         """
-        spam = _resolve_threshold(self.spam, guarantees)
-        reject = None if self.reject is None else max(spam, _resolve_threshold(self.reject, guarantees))
-        is_guaranteed = (
-            isinstance(self.spam, FalsePositiveBudget) and guarantees[self.spam.rate].threshold is not None
-        )
-        text = "; ".join(map(str, guarantees.values()))
-        return Thresholds(min(self.unsure, spam), spam, reject, text, is_guaranteed)
-
-
-def _resolve_threshold(threshold: Threshold, guarantees: Mapping[float, BudgetGuarantee]) -> float:
-    if not isinstance(threshold, FalsePositiveBudget):
-        return threshold
-    by_budget = guarantees[threshold.rate].threshold
-    return threshold.fixed if by_budget is None else by_budget
+        guarantee = None if self.max_false_positive_rate is None else guarantees[self.max_false_positive_rate]
+        by_budget = guarantee.threshold if guarantee else None
+        spam = self.spam if by_budget is None else by_budget
+        reject = None if self.reject is None else max(spam, self.reject)
+        return Thresholds(min(self.unsure, spam), spam, reject, str(guarantee or ""), by_budget is not None)

@@ -30,7 +30,7 @@ listeners:
   stream: {{}}
   dovecot: {{listen: 'unix:{state}.report'}}
 model: {{min_learned: 5}}
-verdict: {{max_false_positive_rate: 0.3, reject: {{max_false_positive_rate: 0.2}}}}
+verdict: {{max_false_positive_rate: 0.3}}
 autolearn: {{ham: 0.3, spam: 0.99}}
 models: [{{match: '*@example.org', name: '{{address}}'}}]
 correspondents: {{}}

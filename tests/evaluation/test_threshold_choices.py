@@ -23,11 +23,11 @@ from nbstream.evaluation.tuning import (
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
-from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from tests.harness.scored import prequential_scores, random_scores
 
 PRESENT = ThresholdPolicy(0.5, 0.95)
-STRICT = ThresholdPolicy(0.5, FalsePositiveBudget(0.001))
+STRICT = ThresholdPolicy(0.5, max_false_positive_rate=0.001)
 
 
 def text_lines(result: TuningResult, width: int | None = None, *, bold: bool = False) -> list[str]:

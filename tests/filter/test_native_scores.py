@@ -12,7 +12,7 @@ from nbstream.bayes.table_counts import TableCounts
 from nbstream.filter import Filter, FilterParts, FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.feedback_source import Reinforcement
-from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.history import Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
@@ -23,7 +23,7 @@ from tests.harness.mutation import mutations
 from tests.harness.native import native_library
 
 NOW = 1_800_000_000.0
-POLICY = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.1, 0.9)), {"spam": 1, "ham": 1})
+POLICY = FilterPolicy(ThresholdPolicy(spam=0.9, max_false_positive_rate=0.1), {"spam": 1, "ham": 1})
 
 
 def filter_over(counts: Counts | None, library: ctypes.CDLL | None) -> Filter:

@@ -21,7 +21,7 @@ SPAM = [raw for label, raw in LETTERS if label == "spam"]
 
 @pytest.fixture
 def daemons(tmp_path: Path, own_redis: RedisServer) -> Iterator[list[DaemonProcess]]:
-    """Two on one Redis; 30 % can be guaranteed from 9 ham on, 20 % from 14."""
+    """Two on one Redis; 30 % can be guaranteed from 9 ham on."""
     found = []
     for name in ("one", "two"):
         folder = tmp_path / name
@@ -30,7 +30,7 @@ def daemons(tmp_path: Path, own_redis: RedisServer) -> Iterator[list[DaemonProce
             folder,
             redis=f"{{url: '{own_redis.url}', timeout_seconds: 2}}",
             model="{min_learned: 1}",
-            verdict="{max_false_positive_rate: 0.3, reject: {max_false_positive_rate: 0.2}}",
+            verdict="{max_false_positive_rate: 0.3}",
         )
         found.append(DaemonProcess(config).ready())
     yield found
@@ -66,29 +66,23 @@ def reason(daemon: DaemonProcess, raw: bytes) -> str:
     return str(json.loads(line)["reason"])
 
 
-def test_workers_guarantee_the_same_refuse_only_with_a_guarantee_and_take_it_back_with_what_is_unlearned(
-    daemons: list[DaemonProcess],
-) -> None:
+def test_daemons_guarantee_the_same_and_take_it_back_with_what_is_unlearned(daemons: list[DaemonProcess]) -> None:
     one, two = daemons
     teach(one, "spam", SPAM[:12])
     teach(one, "ham", HAM[:8])
 
-    assert "needs 1 more ham to guarantee 30 %; needs 6 more ham to guarantee 20 %" in reason(one, SPAM[20])
-    assert send(two, "you@example.org", SPAM[20])[0] == 250
+    assert "needs 1 more ham to guarantee 30 %" in reason(one, SPAM[20])
     assert two.metric('nbstream_budget_ham_needed{rate="0.3"}') == 1
 
-    teach(one, "ham", HAM[8:14])
-    wait_until(lambda: two.metric('nbstream_budget_guaranteed{rate="0.2"}') == 1)
-    code, text = send(two, "you@example.org", SPAM[20])
+    teach(one, "ham", HAM[8:9])
+    wait_until(lambda: two.metric('nbstream_budget_guaranteed{rate="0.3"}') == 1)
 
-    assert (code, "refused" in text) == (550, True)
-    assert "guaranteed 30 %; guaranteed 20 %" in reason(one, SPAM[20])
+    assert "guaranteed 30 %" in reason(one, SPAM[20])
     status = json.loads(command("status", "--json", "-c", one.config).stdout)
-    assert status["guarantee"] == "guaranteed 30 %; guaranteed 20 %"
+    assert status["guarantee"] == "guaranteed 30 %"
     exported = re.search(r'nbstream_threshold\{name="spam"\} (\S+)', two.get("/metrics")[1])
     assert exported is not None
     assert float(exported[1]) == status["spam_from"]
 
-    assert command("unlearn", "-c", one.config, "-", input=HAM[13].decode()).returncode == 0
-    wait_until(lambda: two.metric('nbstream_budget_ham_needed{rate="0.2"}') == 1)
-    assert send(two, "you@example.org", SPAM[20])[0] == 250
+    assert command("unlearn", "-c", one.config, "-", input=HAM[8].decode()).returncode == 0
+    wait_until(lambda: two.metric('nbstream_budget_ham_needed{rate="0.3"}') == 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.mail.added_fields import is_added_on_arrival, other_filter_of
+from nbstream.mail.added_fields import is_added_on_arrival
 from nbstream.policy.settings import read_field_name
 
 
@@ -26,24 +26,7 @@ def test_a_name_that_others_act_on_or_that_is_none_is_refused(name: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("name", "other"),
-    [
-        ("X-Bogosity", "bogofilter"),
-        ("x-spam", "rspamd"),
-        ("X-Spam-Report", "SpamAssassin"),
-        ("X-Spamd-Result", "rspamd"),
-        ("X-Virus-Scanned", "ClamAV and amavis"),
-        ("X-Nbstream", None),
-        ("X-Spammer", None),
-    ],
-)
-def test_the_fields_of_other_filters_are_known(name: str, other: str | None) -> None:
-    assert other_filter_of(name) == other
-
-
-@pytest.mark.parametrize(
     "name", ["x-spam-flag", "x-spamd-result", "x-rspamd-score", "x-bogosity", "x-spambayes-a"]
 )
 def test_no_token_is_made_of_the_verdict_of_another_filter(name: str) -> None:
-    assert other_filter_of(name) is not None
     assert is_added_on_arrival(name)

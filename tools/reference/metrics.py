@@ -23,7 +23,7 @@ from nbstream.filter.own_models.metrics import OwnModelMetrics
 from nbstream.filter.own_models.store import OwnModels
 from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.stream.metrics import StreamMetrics
-from nbstream.policy.thresholds import FalsePositiveBudget, PrequentialScores, ThresholdPolicy
+from nbstream.policy.thresholds import PrequentialScores, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.follower.counts import FollowedCounts
 from nbstream.web.metrics import RequestMetrics
@@ -76,7 +76,7 @@ class _KnownFacts:
 def metrics() -> list[ExportedMetric]:
     """Return all metrics that a daemon can export, sorted by name. Raises ``Undocumented``."""
     counts = cast("FollowedCounts", _LoadedModel())
-    policy = FilterPolicy(ThresholdPolicy(spam=FalsePositiveBudget(0.01)), dict.fromkeys(CLASSES, 50))
+    policy = FilterPolicy(ThresholdPolicy(max_false_positive_rate=0.01), dict.fromkeys(CLASSES, 50))
     daemon = DaemonMetrics.create(PYTHON)
     RequestMetrics.of_administrators(daemon.registry)
     RequestMetrics.of_users(daemon.registry)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import yaml
@@ -18,7 +17,6 @@ from nbstream.daemon import config
 from nbstream.delivery.settings import MaildirNextHopSetting
 from nbstream.errors import ConfigError
 from nbstream.policy.address_patterns import first_matching_pattern
-from nbstream.policy.settings import FalsePositiveRate
 from nbstream.settings.document import Document
 from nbstream.settings.values import Section
 from nbstream.settings.yaml_file import read_document
@@ -118,8 +116,6 @@ def _given_text(value: object) -> str:
 def _default_text(value: object) -> str:
     if isinstance(value, MaildirNextHopSetting):
         return "maildir"
-    if isinstance(value, FalsePositiveRate):
-        return _given_text(asdict(value))
     if isinstance(value, SecretStr):
         return _given_text(url_with_hidden_password(value))
     if isinstance(value, dict):

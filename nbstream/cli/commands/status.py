@@ -130,7 +130,7 @@ async def _read_thresholds(settings: Settings, model: Model) -> dict[str, Any]:
     rules = make_rules(settings)
     default = rules.default.policy
     policies = {rule.pattern.text: rule.treatment.policy for rule in rules.rules}
-    budgets = any(policy.budget_rates for policy in (default, *policies.values()))
+    budgets = any(policy.max_false_positive_rate for policy in (default, *policies.values()))
     scores = await model.prequential_scores() if budgets else PrequentialScores()
     others = [
         {"match": match, **_thresholds_to_json(policy.thresholds(scores))}

@@ -12,8 +12,7 @@ from nbstream.policy.header import HeaderPolicy, MessageReader
 from nbstream.policy.own_models.settings import make_names
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.sender_lists import EvidenceReader, ListEntry, ListKind, OwnerList, SenderLists
-from nbstream.policy.settings import FalsePositiveRate
-from nbstream.policy.thresholds import FalsePositiveBudget, Threshold, ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,15 +28,7 @@ def make_policy(settings: Settings) -> ThresholdPolicy:
 
 
 def _make_policy(verdict: VerdictSettings) -> ThresholdPolicy:
-    fixed, rate = verdict.spam, verdict.max_false_positive_rate
-    spam = fixed if rate is None else FalsePositiveBudget(rate, fixed)
-    return ThresholdPolicy(verdict.unsure, spam, _reject_threshold(verdict.reject))
-
-
-def _reject_threshold(threshold: float | FalsePositiveRate | None) -> Threshold | None:
-    if isinstance(threshold, FalsePositiveRate):
-        return FalsePositiveBudget(threshold.max_false_positive_rate)  # nothing is refused without a guarantee
-    return threshold
+    return ThresholdPolicy(verdict.unsure, verdict.spam, verdict.reject, verdict.max_false_positive_rate)
 
 
 def make_rules(settings: Settings) -> RecipientRules:

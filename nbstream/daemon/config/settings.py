@@ -306,7 +306,6 @@ class Settings(Section):
         warnings = [
             *self.listeners.warnings,
             *self.feedback.warnings,
-            *self.headers.warnings,
             *(self.digest.warnings if self.digest else ()),
         ]
         all_actions = (self.actions, *(rule.actions for rule in self.recipients))

@@ -17,7 +17,7 @@ from nbstream.cli.exit_codes import exit_code
 from nbstream.daemon.assembly.policy import make_policy
 from nbstream.daemon.config import Settings, find_config_file, load_settings, loading
 from nbstream.errors import ConfigError
-from nbstream.policy.thresholds import FalsePositiveBudget
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.settings import yaml_file
 from nbstream.settings.values import Section
 
@@ -84,7 +84,7 @@ def test_a_budget_has_a_fixed_threshold_for_the_time_without_a_guarantee(
 ) -> None:
     settings = load_settings(write(f"verdict: {{max_false_positive_rate: 0.001{form}}}"))
 
-    assert make_policy(settings).spam == FalsePositiveBudget(0.001, fixed)
+    assert make_policy(settings) == ThresholdPolicy(0.5, fixed, None, 0.001)
 
 
 @pytest.mark.parametrize(
@@ -190,11 +190,6 @@ REFUSED = [
         "verdict.max_false_positive_rate",
         "found 1e-05, must be at least 6e-05",
     ),
-    (
-        "verdict: {reject: {max_false_positive_rate: 0.00001}}",
-        "verdict.reject",
-        "or {max_false_positive_rate: R} with R from 0.00006 to 0.5",
-    ),
     ("model: {min_learned: -1}", "model.min_learned", "found -1, must be at least 0"),
     ("model: {classes: [spam]}", "model.classes", "must have ham and spam"),
     ("model: {classes: [ham, spam, ham]}", "model.classes", "must be at most 8 different names"),
@@ -282,7 +277,7 @@ REFUSED = [
     ("verdict: {reject: 0.9}", "verdict.reject", "found 0.9, must be null or at least verdict.spam (0.99)"),
     ("verdict: {unsure: 0}", "verdict.unsure", "found 0, must be greater than 0"),
     ("verdict: {spam: 1}", "verdict.spam", "found 1, must be less than 1"),
-    ("verdict: {reject: 1.1}", "verdict.reject", "found 1.1, must be null, a number above 0 and at most 1"),
+    ("verdict: {reject: 1.1}", "verdict.reject", "found 1.1, must be at most 1.0"),
     (
         "feedback: {spam_address: x@y.org, ham_address: X@Y.org}",
         "feedback.ham_address",

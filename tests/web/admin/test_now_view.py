@@ -29,7 +29,7 @@ from nbstream.errors import StoreRefuses
 from nbstream.filter import FilterPolicy
 from nbstream.findings import Finding
 from nbstream.mail.message import Message
-from nbstream.policy.thresholds import FalsePositiveBudget, ThresholdPolicy
+from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.http.access import Role
 from nbstream.store.model.history import RecentChanges
 from nbstream.store.recent.message_rows import MessageRow, RowSearch
@@ -224,7 +224,7 @@ async def test_background_work_that_fails_is_said_while_mail_goes_on(client: Red
 
 async def test_what_is_wrong_with_the_model_is_said_as_doctor_says_it(client: Redis, tmp_path: Path) -> None:
     async with run_process(client, tmp_path) as process:
-        policy = FilterPolicy(ThresholdPolicy(0.5, FalsePositiveBudget(0.01)), {"spam": 2, "ham": 3})
+        policy = FilterPolicy(ThresholdPolicy(0.5, max_false_positive_rate=0.01), {"spam": 2, "ham": 3})
         process.findings = ModelLookups(process.settings, process.parts, lambda: policy).findings
 
         words = await process.words()

@@ -18,7 +18,7 @@ from nbstream.evaluation.tuning import LabelledSample, compare_thresholds, polic
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
-from nbstream.policy.thresholds import FalsePositiveBudget, PrequentialScores, ThresholdPolicy
+from nbstream.policy.thresholds import PrequentialScores, ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.server.http.access import Role
 from nbstream.web.admin.thresholds_view import ThresholdsView, draw_histogram
@@ -27,7 +27,7 @@ from tests.web.admin.page_listener import Browser, open_page
 from tests.web.admin.svg import is_within_view_box, parse_svg
 
 FIXED = ThresholdPolicy(0.5, 0.95)
-BUDGET = ThresholdPolicy(0.5, FalsePositiveBudget(0.01), FalsePositiveBudget(0.001))
+BUDGET = ThresholdPolicy(0.5, max_false_positive_rate=0.01)
 P = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 5e-324, math.nextafter(1, 0), 0.5]))
 
 
