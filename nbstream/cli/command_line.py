@@ -574,7 +574,7 @@ _COMMANDS = (
                     "sender",
                     type=arguments.sender,
                     metavar="SENDER",
-                    help="ann@example.org, example.org, *.example.org, 192.0.2.0/24, or a pattern with * and ?",
+                    help="ann@example.org, example.org, *.example.org, or 192.0.2.0/24",
                 ),
                 argument("--user", type=arguments.mail_address, metavar="ADDRESS", help="the list of this user"),
                 details="Allow entries apply only to authenticated senders. Mail from blocked senders is spam.",
@@ -591,7 +591,7 @@ _COMMANDS = (
                     "sender",
                     type=arguments.sender,
                     metavar="SENDER",
-                    help="ann@example.org, example.org, *.example.org, 192.0.2.0/24, or a pattern with * and ?",
+                    help="ann@example.org, example.org, *.example.org, or 192.0.2.0/24",
                 ),
                 argument("--user", type=arguments.mail_address, metavar="ADDRESS", help="the list of this user"),
                 examples=(

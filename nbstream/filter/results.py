@@ -11,7 +11,7 @@ from nbstream.bayes.clues import NO_GROUP_TOKENS, GroupTokens, PackedClues, Toke
 from nbstream.bayes.columns import CLASSES
 from nbstream.policy.explanation import CountedTokenClues, Explanation
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
-from nbstream.policy.sender_lists import REASON_FOR_OTHERS, ListOwner
+from nbstream.policy.sender_lists import REASON_FOR_OTHERS, SITE
 from nbstream.policy.verdict import Thresholds, Verdict, contradicts_label, is_discounted
 from nbstream.tokens.tokens import Tokens
 
@@ -112,7 +112,7 @@ class Check:
 
     def for_others(self) -> Check:
         """Return the check for recipients for whom the lists say something else: no list of a user is named."""
-        is_of_user = self.listed is not None and self.listed.owner is ListOwner.USER
+        is_of_user = self.listed is not None and self.listed.owner != SITE
         return replace(self, reason=REASON_FOR_OTHERS) if is_of_user else self
 
     def contradicts(self, label: str) -> bool:

@@ -79,31 +79,24 @@ def first_matching_pattern(patterns: Sequence[AddressPattern], address: str) -> 
 MAX_ENTRIES = 1000
 """How many entries one list may have."""
 
-MAX_SEARCHED_ENTRIES = 100
-"""How many of them may be networks, or have wildcards elsewhere than at the beginning of a domain.
-
-These are compared one by one with each message, and the others are looked up.
-"""
+MAX_NETWORKS = 100
+"""How many of them may be networks: these are compared one by one with each message, the others are looked up."""
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
 _DOMAIN_NAME = re.compile(r"(?:\*\.)?(?:[\w-]+\.)++(?!\d+\Z)[\w-]+")  # no name ends in a number (RFC 3696, 2)
 _ALLOWED_PATTERN = (
-    "must be an address (ann@example.org), a domain (example.org), all below a domain (*.example.org), a network "
-    "(192.0.2.0/24), or a pattern of addresses with * and ?"
+    "must be an address (ann@example.org), a domain (example.org), all below a domain (*.example.org), "
+    "or a network (192.0.2.0/24)"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SenderPattern:
-    """The sender of an entry; ``text`` is its one form, in which equal entries are equal.
-
-    ``network`` is set for a network, and ``address_pattern`` for a pattern that has to be searched for.
-    """
+    """The sender of an entry; ``text`` is its one form, in which equal entries are equal."""
 
     text: str
     network: Network | None = None
-    address_pattern: AddressPattern | None = None
 
     @classmethod
     def parse(cls, text: str) -> SenderPattern:
@@ -112,27 +105,14 @@ class SenderPattern:
         domain = canonical_domain(text.removeprefix("*@").removeprefix("@"))
         if len(domain) <= MAX_PATTERN_LENGTH and _DOMAIN_NAME.fullmatch(domain):
             return cls(domain)
-        if "@" not in text:
-            return cls._parse_network(text)
-        written = AddressPattern(f"*{text}" if text.startswith("@") else text)
-        local, domain = parse_address(written.text)
-        pattern = AddressPattern(f"{local}@{domain}")
-        if "*" not in pattern.text and "?" not in pattern.text:
-            if local and domain:
+        if "@" in text:
+            local, domain = parse_address(text)
+            is_address = _PATTERN_TEXT.fullmatch(text) and text.isprintable() and not _WILDCARD.search(text)
+            if is_address and local and domain:
                 return cls(format_address(local, domain))
-        elif pattern.matches_any_address:
-            return cls(pattern.text, address_pattern=pattern)
-        raise ValueError(_ALLOWED_PATTERN)
-
-    @classmethod
-    def _parse_network(cls, text: str) -> SenderPattern:
+            raise ValueError(_ALLOWED_PATTERN)
         try:
             network = ip_network(text, strict=False)
         except ValueError:
             raise ValueError(_ALLOWED_PATTERN) from None
-        return cls(str(network), network=network)
-
-    @property
-    def is_searched(self) -> bool:
-        """Whether the entry is compared with each message, and not looked up."""
-        return self.network is not None or self.address_pattern is not None
+        return cls(str(network), network)

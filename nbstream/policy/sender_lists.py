@@ -1,7 +1,7 @@
 """Sender lists: the senders that always or never pass, of the site and of each user.
 
-An entry is an address, a domain, the subdomains of a domain, a pattern with wildcards, or a network of the client
-that brought the message. Its kind says what becomes of mail from there.
+An entry is an address, a domain, the subdomains of a domain, or a network of the client that brought the message.
+Its kind says what becomes of mail from there.
 
 Rules:
 
@@ -30,17 +30,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.mail import header_fields, mime
 from nbstream.mail.addresses import canonical_address, canonical_domain, read_from
-from nbstream.policy.address_patterns import Network, SenderPattern, first_matching_pattern
+from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.verdict import Verdict
 from nbstream.tokens.authentication import trusted_results
 
 if TYPE_CHECKING:
     from nbstream.mail.header_fields import HeaderField
     from nbstream.mail.message import Message
-    from nbstream.policy.address_patterns import AddressPattern
 
 SITE = "site"
 """The owner of the site's list; the owner of a user's list is their address."""
+
+LIST_OWNERS = (SITE, "user")
+"""Whose list decided; of users it is not said which one."""
 
 Client: TypeAlias = IPv4Address | IPv6Address
 
@@ -54,64 +56,35 @@ class ListKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """An entry of a list."""
+    """An entry of a list; where people wrote it ``actor`` says who, and ``at`` when (seconds since the epoch)."""
 
     kind: ListKind
     pattern: SenderPattern
-
-
-@dataclass(frozen=True, slots=True)
-class ListMatch:
-    """An entry that matches a sender: its kind, how exact it is (0 is the most exact), and whether it counts."""
-
-    kind: ListKind
-    rank: int
-    is_proved: bool = True
-
-    @property
-    def order(self) -> tuple[bool, int, bool]:
-        """Of two lists of one owner the one with the smaller order decides."""
-        return not self.is_proved, self.rank, self.kind is ListKind.ALLOW
-
-
-_NO_PATTERNS: Mapping[ListKind, Sequence[AddressPattern]] = dict.fromkeys(ListKind, ())
-_NO_NETWORKS: Mapping[ListKind, Sequence[Network]] = dict.fromkeys(ListKind, ())
+    at: float = 0.0
+    actor: str = ""
 
 
 class OwnerList:
     """The entries of one owner; of entries with the same pattern the last one holds."""
 
-    __slots__ = ("_kinds", "_networks", "_patterns", "_searched")  # there may be one for each user
+    __slots__ = ("_kinds", "_networks")  # there may be one for each user
 
     def __init__(self, entries: Iterable[ListEntry] = ()) -> None:
         by_text = {entry.pattern.text: entry for entry in entries}
-        self._kinds = {text: entry.kind for text, entry in by_text.items() if not entry.pattern.is_searched}
-        self._searched = tuple([entry for entry in by_text.values() if entry.pattern.is_searched])
-        self._patterns, self._networks = _NO_PATTERNS, _NO_NETWORKS
-        if self._searched:
-            found = [(entry.kind, entry.pattern) for entry in self._searched]
-            self._patterns = {
-                kind: [
-                    pattern.address_pattern for each, pattern in found if each is kind and pattern.address_pattern
-                ]
-                for kind in ListKind
-            }
-            self._networks = {
-                kind: [pattern.network for each, pattern in found if each is kind and pattern.network]
-                for kind in ListKind
-            }
+        self._kinds = {text: entry.kind for text, entry in by_text.items() if not entry.pattern.network}
+        self._networks = tuple([entry for entry in by_text.values() if entry.pattern.network])
 
     def __len__(self) -> int:
-        return len(self._kinds) + len(self._searched)
+        return len(self._kinds) + len(self._networks)
 
     @property
     def entries(self) -> Sequence[ListEntry]:
-        """The entries, those first that are looked up."""
-        found = [ListEntry(kind, SenderPattern(text)) for text, kind in self._kinds.items()]
-        return (*found, *self._searched)
+        """The entries, the networks last."""
+        named = [ListEntry(kind, SenderPattern(text)) for text, kind in self._kinds.items()]
+        return (*named, *self._networks)
 
-    def match(self, evidence: SenderEvidence) -> ListMatch | None:
-        """Return the entry that decides, or None where no entry matches.
+    def decide(self, evidence: SenderEvidence, owner: str) -> ListDecision | None:
+        """Return what the entry says that decides, or None where no entry matches.
 
         An entry that allows, and is not proved, is returned only where no entry blocks.
         """
@@ -123,17 +96,18 @@ class OwnerList:
         if blocked is None:
             blocked = self._network_rank(ListKind.BLOCK, evidence.client)
         if allowed is not None and (blocked is None or allowed < blocked):
-            return ListMatch(ListKind.ALLOW, allowed)
+            return ListDecision(ListKind.ALLOW, owner, rank=allowed)
         if blocked is not None:
-            return ListMatch(ListKind.BLOCK, blocked)
-        return None if named is None else ListMatch(ListKind.ALLOW, named, is_proved=False)
+            return ListDecision(ListKind.BLOCK, owner, rank=blocked)
+        return None if named is None else ListDecision(ListKind.ALLOW, owner, decides=False, rank=named)
 
     def _address_rank(self, kind: ListKind, addresses: Sequence[str]) -> int | None:
         """Return how exact the most exact entry of this kind is that names one of these; 0 is an address."""
         return min((rank for address in addresses for rank in self._ranks(kind, address)), default=None)
 
     def _network_rank(self, kind: ListKind, client: Client | None) -> int | None:
-        is_in_network = client is not None and any(client in network for network in self._networks[kind])
+        networks = [entry.pattern.network for entry in self._networks if entry.kind is kind]
+        is_in_network = client is not None and any(client in network for network in networks if network)
         return _NETWORK_RANK if is_in_network else None
 
     def _ranks(self, kind: ListKind, address: str) -> Iterator[int]:
@@ -144,11 +118,9 @@ class OwnerList:
         for rank, parent in enumerate(_parents(domain), start=2):
             if self._kinds.get(f"*.{parent}") is kind:
                 yield rank
-        if self._patterns[kind] and first_matching_pattern(self._patterns[kind], address) is not None:
-            yield _PATTERN_RANK
 
 
-_PATTERN_RANK, _NETWORK_RANK = 1000, 1001  # a domain has fewer levels
+_NETWORK_RANK = 1000  # a domain has fewer levels
 _NO_LIST = OwnerList()
 
 
@@ -288,23 +260,23 @@ REASON_FOR_OTHERS = "the mildest decision for the recipients"
 """The reason of a decision by the list of one user that holds for others too, who are not to know of it."""
 
 
-class ListOwner(StrEnum):
-    """Whose list decided; of users it is not said which one."""
-
-    SITE = "site"
-    USER = "user"
-
-
 @dataclass(frozen=True, slots=True)
 class ListDecision:
     """What a list says of a message for one recipient.
 
-    ``decides`` is not set for an entry that allows a sender who is not proved: then nothing is changed by it.
+    ``owner`` is one of ``LIST_OWNERS``. ``decides`` is not set for an entry that allows a sender who is not
+    proved: then nothing is changed by it. ``rank`` is how exact the entry is; 0 is the most exact.
     """
 
     kind: ListKind
-    owner: ListOwner
+    owner: str
     decides: bool = True
+    rank: int = field(default=0, compare=False)
+
+    @property
+    def order(self) -> tuple[bool, int, bool]:
+        """Of two decisions by lists of one owner the one with the smaller order holds."""
+        return not self.decides, self.rank, self.kind is ListKind.ALLOW
 
     @property
     def name(self) -> str:
@@ -372,18 +344,15 @@ class SenderLookup:
         if self._evidence is None:
             return None
         user_list = self._lists.of_user(recipient) if recipient else None
-        match = user_list.match(self._evidence) if user_list else None
+        by_user = user_list.decide(self._evidence, "user") if user_list else None
         by_site = self._by_site
-        if match and (match.is_proved or by_site is None or not by_site.decides):
-            return ListDecision(match.kind, ListOwner.USER, match.is_proved)
-        return by_site
+        return by_user if by_user and (by_user.decides or by_site is None or not by_site.decides) else by_site
 
     @cached_property
     def _by_site(self) -> ListDecision | None:
         assert self._evidence is not None
-        matches = [match for site_list in self._lists.of_site() if (match := site_list.match(self._evidence))]
-        match = min(matches, key=lambda match: match.order, default=None)
-        return ListDecision(match.kind, ListOwner.SITE, match.is_proved) if match else None
+        decisions = [site_list.decide(self._evidence, SITE) for site_list in self._lists.of_site()]
+        return min(filter(None, decisions), key=lambda decision: decision.order, default=None)
 
 
 NO_LISTS = SenderLists()

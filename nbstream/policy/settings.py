@@ -227,8 +227,7 @@ class ListsSettings(Section):
 
     allow: Senders = ()
     """Mail of these senders is ham, where the sender is proved. A sender is an address, a domain
-    (``example.org``), all domains below one (``*.example.org``), a network (``192.0.2.0/24``), or a pattern of
-    addresses.
+    (``example.org``), all domains below one (``*.example.org``), or a network (``192.0.2.0/24``).
     """
 
     block: Senders = ()

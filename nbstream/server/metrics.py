@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter, Gauge, Histogram
 
 from nbstream.logs import event_fields
-from nbstream.policy.sender_lists import LIST_DECISIONS, ListOwner
+from nbstream.policy.sender_lists import LIST_DECISIONS, LIST_OWNERS
 from nbstream.policy.verdict import ActionKind
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class DeliveryMetrics:
         for action in ActionKind:
             self._actions.labels(str(action))
             self._observed.labels(str(action))
-        for name, owner in product(LIST_DECISIONS, ListOwner):
+        for name, owner in product(LIST_DECISIONS, LIST_OWNERS):
             self._list_decisions.labels(name, str(owner))
         # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
         self._connection_counter = cache(self._connections.labels)

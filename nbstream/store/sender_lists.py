@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.counts import NO_CHANGE
-from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES, SenderPattern
+from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_NETWORKS, SenderPattern
 from nbstream.policy.sender_lists import ListEntry, ListKind, OwnerList
 from nbstream.store.follower.follower import Followed, position_of
 from nbstream.store.lua import lua_script
@@ -48,30 +48,6 @@ class ListChange(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEntry:
-    """An entry with who wrote it, and when (seconds since the epoch)."""
-
-    kind: ListKind
-    pattern: SenderPattern
-    at: float
-    actor: str
-
-    def pack(self) -> str:
-        """Return the stored form, without the pattern."""
-        return f"{self.kind} {self.at:.3f} {self.actor}"
-
-    @classmethod
-    def unpack(cls, pattern: bytes, value: bytes) -> StoredEntry | None:
-        """Return the entry that is stored; None for what another program wrote."""
-        kind, _, rest = value.decode("utf-8", "replace").partition(" ")
-        at, _, actor = rest.partition(" ")
-        try:
-            return cls(ListKind(kind), SenderPattern.parse(pattern.decode()), float(at), actor)
-        except ValueError:
-            return None
-
-
 class StoredSenderLists:
     """The lists of one model in Redis; an owner is ``SITE``, or ``list_owner`` of an address.
 
@@ -83,7 +59,7 @@ class StoredSenderLists:
         self._keys = keys
         self._script = client.register_script(lua_script("sender_list.lua"))
 
-    async def entries(self, owner: str) -> Sequence[StoredEntry]:
+    async def entries(self, owner: str) -> Sequence[ListEntry]:
         """Return the entries of the owner, ordered by kind and sender."""
         with store_errors(), readable_replies():
             found = _unpack(await self._client.hgetall(self._keys.sender_list(owner)))
@@ -91,13 +67,13 @@ class StoredSenderLists:
 
     async def add(self, owner: str, kind: ListKind, pattern: SenderPattern, actor: str) -> ListChange:
         """Add an entry, or change its kind; ``actor`` says who did. The same once more changes nothing."""
-        if pattern.is_searched:
-            searched = [entry.pattern for entry in await self.entries(owner) if entry.pattern.is_searched]
-            if len(searched) >= MAX_SEARCHED_ENTRIES and pattern not in searched:
+        if pattern.network:
+            networks = [entry.pattern for entry in await self.entries(owner) if entry.pattern.network]
+            if len(networks) >= MAX_NETWORKS and pattern not in networks:
                 return ListChange.FULL
-        entry = StoredEntry(kind, pattern, time.time(), _printable(actor))
+        packed = f"{kind} {time.time():.3f} {_printable(actor)}"
         limits = (MAX_ENTRIES, MAX_ALL_ENTRIES)
-        return ListChange(_text(await self._change("add", owner, pattern.text, entry.pack(), *limits)))
+        return ListChange(_text(await self._change("add", owner, pattern.text, packed, *limits)))
 
     async def remove(self, owner: str, pattern: SenderPattern) -> ListChange:
         """Remove an entry."""
@@ -115,9 +91,15 @@ class StoredSenderLists:
         return reply
 
 
-def _unpack(stored: Mapping[Any, Any]) -> list[StoredEntry]:
-    """Return the entries in a stored list."""
-    return [entry for pattern, value in stored.items() if (entry := StoredEntry.unpack(pattern, value))]
+def _unpack(stored: Mapping[Any, Any]) -> list[ListEntry]:
+    """Return the entries in a stored list, without what another program wrote."""
+    entries = []
+    for pattern, value in stored.items():
+        kind, _, rest = value.decode("utf-8", "replace").partition(" ")
+        at, _, actor = rest.partition(" ")
+        with suppress(ValueError):
+            entries.append(ListEntry(ListKind(kind), SenderPattern.parse(pattern.decode()), float(at), actor))
+    return entries
 
 
 def _text(reply: bytes | int) -> str:
@@ -180,6 +162,6 @@ class FollowedSenderLists(Followed):
                     pipe.hgetall(self._keys.sender_list(name))
                 stored = await pipe.execute()
             for name, items in zip(names, stored, strict=True):
-                lists[name] = OwnerList([ListEntry(entry.kind, entry.pattern) for entry in _unpack(items)])
+                lists[name] = OwnerList(_unpack(items))
                 await asyncio.sleep(0)  # a long list takes milliseconds
         return lists

@@ -1,8 +1,7 @@
 """The view of the senders that always or never pass.
 
 Rules: administrators see and change the list of the site and that of each user, users their own alone. Users
-name addresses and domains. Networks, and patterns that are compared with each message one by one, are for
-administrators.
+name addresses and domains; networks are for administrators.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class ListsView(View):
             pattern = SenderPattern.parse(request.form_value("sender"))
         except ValueError as error:
             raise PageRefused(400, f"Nothing was changed: a sender {error}.") from error
-        if pattern.is_searched and not self._is_admin:
+        if pattern.network and not self._is_admin:
             raise PageRefused(400, "no sender for users")
         return pattern
 

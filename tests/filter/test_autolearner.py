@@ -17,7 +17,7 @@ from nbstream.filter import (
 from nbstream.filter.autolearner import MAX_QUEUED
 from nbstream.mail.message import Message
 from nbstream.policy.autolearn import MAX_SCORE
-from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
+from nbstream.policy.sender_lists import ListDecision, ListKind
 from nbstream.policy.settings import AutolearnSettings
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.commit import CommitResult
@@ -91,14 +91,14 @@ async def test_what_a_sender_list_decides_is_not_learned(client: Redis) -> None:
     site = await taught_site(client)
     raws = letters_of("spam", 5)
 
-    for listed in (ListDecision(kind, ListOwner.USER) for kind in ListKind):
+    for listed in (ListDecision(kind, "user") for kind in ListKind):
         for raw in raws:
             check, seconds = await site.filter.score(Message.parse(raw))
             site.filter.report(check.by_list(listed), seconds)
             await site.learner.learn_queued()
     assert await stored(site.model, automatic=True) == EMPTY
 
-    unproved = ListDecision(ListKind.ALLOW, ListOwner.USER, decides=False)
+    unproved = ListDecision(ListKind.ALLOW, "user", decides=False)
     for raw in raws:
         check, seconds = await site.filter.score(Message.parse(raw))
         site.filter.report(check.by_list(unproved), seconds)

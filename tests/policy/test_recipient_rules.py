@@ -18,7 +18,7 @@ from nbstream.policy.recipient_rules import (
     RecipientTreatment,
     group_recipients,
 )
-from nbstream.policy.sender_lists import ListDecision, ListKind, ListOwner
+from nbstream.policy.sender_lists import ListDecision, ListKind
 from nbstream.policy.settings import OWN_FIELD, ActionsSettings
 from nbstream.policy.thresholds import PrequentialScores, ThresholdPolicy
 from nbstream.policy.verdict import Action, ModelState, Verdict, decide_verdict
@@ -26,7 +26,7 @@ from nbstream.server.feedback_mailbox import quoted_ids
 
 ACTIONS = ["pass", "quarantine", "redirect:a@x", "redirect:b@x", "reject", "defer"]
 READY = ModelState({})
-ALLOW, BLOCK = (ListDecision(kind, ListOwner.USER) for kind in ListKind)
+ALLOW, BLOCK = (ListDecision(kind, "user") for kind in ListKind)
 
 
 def verdict_at(probability: float):  # type: ignore[no-untyped-def]  # a function of a policy
@@ -80,7 +80,7 @@ def test_what_a_sender_list_decides_is_another_decision() -> None:
         ("a", case(0, "reject")),
         ("b", case(0, "reject", listed=ALLOW)),
         ("c", case(0, "reject", listed=BLOCK)),
-        ("d", case(0, "reject", listed=ListDecision(ListKind.ALLOW, ListOwner.SITE, decides=False))),
+        ("d", case(0, "reject", listed=ListDecision(ListKind.ALLOW, "site", decides=False))),
     ]
 
     groups = group_recipients(pairs, verdict_at(0.1), can_differ=True, can_refuse_some=True)

@@ -18,7 +18,6 @@ from nbstream.policy.sender_lists import (
     ListDecision,
     ListEntry,
     ListKind,
-    ListOwner,
     OwnerList,
     Sender,
     SenderLists,
@@ -71,14 +70,12 @@ PROVED = "dkim=pass header.d=partner.example"
         ("@partner.example", "partner.example"),
         ("*.partner.example", "*.partner.example"),
         ("*@*.partner.example", "*.partner.example"),
-        ("bounce-*@lists.example", "bounce-*@lists.example"),
         ("192.0.2.7", "192.0.2.7/32"),
         ("192.0.2.7/24", "192.0.2.0/24"),
         ("2001:DB8::/32", "2001:db8::/32"),
         ('"boss"@partner.example.', "boss@partner.example"),
         ("boss@BÜCHER.example", "boss@xn--bcher-kva.example"),
         ("*.bücher.example", "*.xn--bcher-kva.example"),
-        ('"bounce-*"@Lists.example.', "bounce-*@lists.example"),
         ("\N{KELVIN SIGN}urt@partner.example", "\N{KELVIN SIGN}urt@partner.example"),
     ],
 )
@@ -98,6 +95,7 @@ def test_an_entry_has_one_form(written: str, text: str) -> None:
         "@",
         "ann@",
         "<ann@x.example>",
+        "bounce-*@lists.example",
         "a@x\ny",
         f"{'x' * 400}.example",
     ],
@@ -117,8 +115,6 @@ def test_what_is_no_sender_is_refused(written: str) -> None:
         ("*.partner.example", "boss@a.mail.partner.example", True),
         ("*.partner.example", "boss@partner.example", False),
         ("*.partner.example", "boss@evilpartner.example", False),
-        ("bounce-*@lists.example", "bounce-7@lists.example", True),
-        ("bounce-*@lists.example", "news@lists.example", False),
     ],
 )
 def test_an_entry_matches_addresses(pattern: str, address: str, matches: bool) -> None:
@@ -248,7 +244,6 @@ def test_a_sender_who_only_looks_like_an_allowed_one_is_another() -> None:
     mail = message("\N{KELVIN SIGN}urt@partner.example", PROVED)
 
     assert decided(site("kurt@partner.example"), mail) == ""
-    assert decided(site("kurt@*"), mail) == ""
 
 
 def test_a_header_too_long_to_be_read_is_never_allowed() -> None:
@@ -310,7 +305,7 @@ def test_domains_are_aligned_where_one_is_the_other_or_lies_below_it(one: str, o
 def test_a_forged_sender_never_passes(from_value: str, header: list[str], sender: str) -> None:
     lines = [*header, RECEIVED, f"From: {from_value.format('boss@partner.example')}"]
     mail = Message.parse("\r\n".join([*lines, "", ""]).encode())
-    lists = site("partner.example", "boss@partner.example", "*@partner.*")
+    lists = site("partner.example", "boss@partner.example")
 
     assert decided(lists, mail, sender, client="192.0.2.1", login="x@evil.example") in {
         "",
@@ -372,8 +367,8 @@ def test_the_list_is_that_of_the_user_who_gets_the_mail() -> None:
 
 
 def test_a_list_decides_the_verdict_and_says_so() -> None:
-    allow, block = (ListDecision(kind, ListOwner.USER) for kind in ListKind)
-    unproved = ListDecision(ListKind.ALLOW, ListOwner.SITE, decides=False)
+    allow, block = (ListDecision(kind, "user") for kind in ListKind)
+    unproved = ListDecision(ListKind.ALLOW, SITE, decides=False)
 
     assert allow.apply(Verdict.REJECT, "why") == (Verdict.HAM, "list=allow, owner=user")
     assert block.apply(Verdict.HAM, "why") == (Verdict.SPAM, "list=block, owner=user")

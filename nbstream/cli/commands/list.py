@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nbstream.cli.exit_codes import EX_DATAERR, EX_NOINPUT
 from nbstream.daemon import config
 from nbstream.daemon.assembly.store import open_sender_lists
-from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_SEARCHED_ENTRIES
+from nbstream.policy.address_patterns import MAX_ENTRIES, MAX_NETWORKS
 from nbstream.policy.sender_lists import SITE, ListKind, list_owner
 from nbstream.server.api_json import iso_time
 from nbstream.store.sender_lists import MAX_ALL_ENTRIES, ListChange
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 
     from nbstream.daemon.config import Settings
     from nbstream.policy.address_patterns import SenderPattern
-    from nbstream.store.sender_lists import StoredEntry, StoredSenderLists
+    from nbstream.policy.sender_lists import ListEntry
+    from nbstream.store.sender_lists import StoredSenderLists
     from nbstream.terminal import Output
 
 _FULL = (
-    f"nothing was added: a list has at most {MAX_ENTRIES} entries, {MAX_SEARCHED_ENTRIES} of them networks and "
-    f"patterns with * and ?, and all lists together have at most {MAX_ALL_ENTRIES}"
+    f"nothing was added: a list has at most {MAX_ENTRIES} entries, {MAX_NETWORKS} of them networks, "
+    f"and all lists together have at most {MAX_ALL_ENTRIES}"
 )
 
 
@@ -62,7 +63,7 @@ async def _change(lists: StoredSenderLists, owner: str, options: argparse.Namesp
     return None
 
 
-def _show(settings: Settings, owner: str, entries: Sequence[StoredEntry], output: Output) -> None:
+def _show(settings: Settings, owner: str, entries: Sequence[ListEntry], output: Output) -> None:
     written = [(kind, sender) for kind in ListKind for sender in getattr(settings.lists, kind) if owner == SITE]
     for kind, sender in written:
         members = {"kind": kind, "sender": sender, "time": None, "actor": None}
