@@ -266,7 +266,7 @@ class TuningResult:
 
 def policies_of_rules(rules: RecipientRules) -> list[tuple[str, ThresholdPolicy]]:
     """Return the policies of rules that differ from that at the top of the file, with their names."""
-    policies = [(f"for {rule.pattern.text}", rule.treatment.policy) for rule in rules.rules]
+    policies = [(f"for {rule.pattern.text}", rule.policy) for rule in rules.rules]
     return [(name, policy) for name, policy in policies if policy != rules.default.policy]
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nbstream.mail.message import Message
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.explanation import Explanation
-    from nbstream.policy.recipient_rules import RecipientTreatment
+    from nbstream.policy.recipient_rules import RecipientRule
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.checked_messages import RecentMessages
 
@@ -175,15 +175,15 @@ class Filter:
             if not isinstance(labelled.message, TokenizedMessage):
                 await asyncio.sleep(0)  # the lessons that are being written can go on
 
-    async def decide_for_treatment(self, check: Check, treatment: RecipientTreatment) -> Check:
-        """Decide a check again by the policy of a treatment, one of ``FilterPolicy.other_policies``.
+    async def decide_by_rule(self, check: Check, rule: RecipientRule) -> Check:
+        """Decide a check again by the policy of a rule, one of ``FilterPolicy.other_policies``.
 
         The answer to a canary is the same for all. Raises ``StoreUnavailable`` while no counts are loaded.
         """
         if check.is_canary:
             return check
-        thresholds = self._scorer.thresholds(treatment.policy, await self._scorer.prequential_scores())
-        return replace(decide_check(check, thresholds), policy=treatment.name)
+        thresholds = self._scorer.thresholds(rule.policy, await self._scorer.prequential_scores())
+        return replace(decide_check(check, thresholds), policy=rule.name)
 
     async def recall(self, message_key: str) -> CheckedMessage | None:
         """Return what is known of a message by its key: as it was checked, else as it was learned, else None.

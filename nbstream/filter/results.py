@@ -52,7 +52,7 @@ class Check:
 
     ``score`` is the log-odds in nats before calibration, ``probability`` is P(spam) after it. ``prior`` and the
     clues sum to the score; most of them are among the ``tokens`` of the message. ``thresholds`` are those that
-    decided, and ``policy`` is the name of the treatment that they belong to. ``is_canary``: the message is one of
+    decided, and ``policy`` is the name of the rule that they belong to. ``is_canary``: the message is one of
     ``nbstream doctor``, see ``as_canary``. ``kinds`` is None where no kinds are configured, and in the checks of
     lessons. ``listed`` is what a sender list says of the message, and ``own`` whether an own model had a say.
     ``full_probability`` is P(spam) without the ``discount`` for mail unlike learned spam, which is None where
@@ -212,7 +212,7 @@ class FilterPolicy:
     default_policy: ThresholdPolicy
     min_learned: Mapping[str, int]
     other_policies: tuple[ThresholdPolicy, ...] = ()
-    """The policies that decide some messages instead; see ``Filter.decide_for_treatment``."""
+    """The policies that decide some messages instead; see ``Filter.decide_by_rule``."""
     kinds: tuple[str, ...] = ()
     """Ham and the other classes than spam, where there are any; else empty."""
 

@@ -274,15 +274,15 @@ class HeaderPolicy:
         """The edits of a message without a verdict: what came from outside as one of our fields is removed."""
         return HeaderEdits(removed_names=self.marks.names, guard=self.marks.guard_field)
 
-    def edits(self, check: CheckedMail, treatment: str = "", redirected_from: str = "") -> HeaderEdits:
+    def edits(self, check: CheckedMail, rule: str = "", redirected_from: str = "") -> HeaderEdits:
         """Return the edits for a message with this check.
 
-        ``treatment`` is the name of the treatment that decided, in characters that are fit for a header field; it
-        is empty where all recipients have the same one. ``redirected_from`` is the recipient of a message that is
+        ``rule`` is the name of the rule that decided, in characters that are fit for a header field; it is empty
+        where the same one holds for all recipients. ``redirected_from`` is the recipient of a message that is
         redirected, where it had one alone: with several, whoever reads the message would learn of the others, and
         some of them may be recipients by Bcc.
         """
-        own = (self.headers.own_field, self._own_value(check, treatment))
+        own = (self.headers.own_field, self._own_value(check, rule))
         if self.observes:
             return replace(self.removal_edits, added=(own,))
         fields, placeholders, edits = self._by_verdict[check.verdict]
@@ -307,10 +307,10 @@ class HeaderPolicy:
         edits = released.edits(check)
         return replace(edits, removed_names=self.marks.names)
 
-    def _own_value(self, check: CheckedMail, treatment: str) -> str:
+    def _own_value(self, check: CheckedMail, rule: str) -> str:
         # No name of an own model: a field is read by all recipients of its message.
         model = f"{self.model_name}; own={check.own}" if check.own else self.model_name
-        return own_field_value(check.id, check.verdict, check.probability, check.reason, model, treatment)
+        return own_field_value(check.id, check.verdict, check.probability, check.reason, model, rule)
 
 
 def _stars(check: CheckedMail) -> str:

@@ -19,17 +19,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from nbstream.policy.address_patterns import first_matching_pattern
+from nbstream.policy.address_patterns import AddressPattern, first_matching_pattern
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Action, ActionKind, Thresholds, Verdict
 
 if TYPE_CHECKING:
-    from nbstream.policy.address_patterns import AddressPattern
     from nbstream.policy.sender_lists import ListDecision
 
 DEFAULT_RULE_NAME = "default"
-"""The name of the treatment at the top of the file. No rule has this name: as a pattern it matches no address."""
+"""The name of the top of the file as a rule. No other rule has this name: as a pattern it matches no address."""
 
 _MAX_NAME_CHARACTERS = 60
 _UNSAFE = re.compile(r"[^a-z0-9.@*?+_-]")
@@ -39,26 +38,19 @@ Recipient = TypeVar("Recipient")
 
 
 @dataclass(frozen=True, slots=True)
-class RecipientTreatment:
-    """A policy and its actions.
+class RecipientRule:
+    """The policy and the actions for the recipients that ``pattern`` matches.
 
     ``name`` is fit for header fields and logs. It is the pattern of the rule, but not where the pattern names one
     mailbox: then the header of a message would show its readers a recipient that is hidden from them. Such a rule
     is named by its position. ``position`` is that of the rule in the file; the top of the file has the last one.
     """
 
-    name: str = field(hash=False)  # each treatment of a file has its position
+    name: str = field(hash=False)  # each rule of a file has its position
     position: int
     policy: ThresholdPolicy = field(hash=False)
     actions: ActionsSettings = field(hash=False)
-
-
-@dataclass(frozen=True, slots=True)
-class RecipientRule:
-    """A pattern, and the treatment of the recipients that it matches."""
-
-    pattern: AddressPattern
-    treatment: RecipientTreatment
+    pattern: AddressPattern = field(default=AddressPattern("*"), hash=False)
 
     @classmethod
     def at_position(
@@ -67,14 +59,14 @@ class RecipientRule:
         """Return the rule at this position of the file, from 0 on."""
         local = pattern.text.rpartition("@")[0] or pattern.text
         name = _safe_name(pattern.text) if "*" in local else f"recipients[{position}]"
-        return cls(pattern, RecipientTreatment(name, position, policy, actions))
+        return cls(name, position, policy, actions, pattern)
 
 
 @dataclass(frozen=True, slots=True)
 class RecipientRules:
-    """All rules in the order of the file, and the default treatment: the top of the file."""
+    """All rules in the order of the file, and the default: the top of the file."""
 
-    default: RecipientTreatment
+    default: RecipientRule
     rules: tuple[RecipientRule, ...]
     patterns: tuple[AddressPattern, ...]
 
@@ -82,26 +74,24 @@ class RecipientRules:
     def build(
         cls, policy: ThresholdPolicy, actions: ActionsSettings, rules: Sequence[RecipientRule] = ()
     ) -> RecipientRules:
-        """Return the rules with the default treatment of this policy and these actions."""
+        """Return the rules above a default of this policy and these actions."""
         patterns = tuple(rule.pattern for rule in rules)
-        return cls(RecipientTreatment(DEFAULT_RULE_NAME, len(rules), policy, actions), tuple(rules), patterns)
+        return cls(RecipientRule(DEFAULT_RULE_NAME, len(rules), policy, actions), tuple(rules), patterns)
 
     def may_take(self, kind: ActionKind) -> bool:
         """Return whether an action of this kind is taken for any verdict of any recipient."""
-        treatments = (self.default, *(rule.treatment for rule in self.rules))
-        return any(
-            treatment.actions.for_verdict(verdict).kind is kind for treatment in treatments for verdict in Verdict
-        )
+        rules = (self.default, *self.rules)
+        return any(rule.actions.for_verdict(verdict).kind is kind for rule in rules for verdict in Verdict)
 
     @property
     def patterns_by_name(self) -> Mapping[str, str]:
-        """The patterns of the rules by the names of their treatments."""
-        return {rule.treatment.name: rule.pattern.text for rule in self.rules}
+        """The patterns of the rules by their names."""
+        return {rule.name: rule.pattern.text for rule in self.rules}
 
-    def treatment_of(self, address: str) -> RecipientTreatment:
-        """Return the treatment of this recipient."""
+    def rule_of(self, address: str) -> RecipientRule:
+        """Return the rule that holds for this recipient."""
         position = first_matching_pattern(self.patterns, address)
-        return self.default if position is None else self.rules[position].treatment
+        return self.default if position is None else self.rules[position]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +116,20 @@ class PolicyVerdict:
 
 
 class RecipientCase(NamedTuple):
-    """What decides about a message for a recipient: its treatment, the sender lists, and its own model."""
+    """What decides about a message for a recipient: its rule, the sender lists, and its own model."""
 
-    treatment: RecipientTreatment
+    rule: RecipientRule
     listed: ListDecision | None = None
     own_model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RecipientDecision:
-    """The verdict of a policy, the action that follows from it, and the treatment that both belong to."""
+    """The verdict of a policy, the action that follows from it, and the rule that both belong to."""
 
     policy_verdict: PolicyVerdict
     action: Action
-    treatment: RecipientTreatment
+    rule: RecipientRule
 
     @property
     def mildness(self) -> tuple[int, int, int, str, str, str]:
@@ -147,7 +137,7 @@ class RecipientDecision:
         return (
             self.action.kind.severity_rank,
             _SEVERITY[self.policy_verdict.verdict],
-            self.treatment.position,
+            self.rule.position,
             self.action.address,
             str(self.policy_verdict.listed or ""),
             self.policy_verdict.own_model,
@@ -158,14 +148,14 @@ class RecipientDecision:
 class RecipientGroup(Generic[Recipient]):
     """Recipients for which one decision holds.
 
-    ``has_other_treatments`` says that some recipients of the message have another treatment, and
+    ``has_other_rules`` says that another rule holds for some recipients of the message, and
     ``has_other_models`` that some of this group have another own model than the one that decided.
     ``has_other_lists`` says that the sender lists say something else for some of this group.
     """
 
     decision: RecipientDecision
     recipients: tuple[Recipient, ...]
-    has_other_treatments: bool = False
+    has_other_rules: bool = False
     has_other_models: bool = False
     has_other_lists: bool = False
 
@@ -188,7 +178,7 @@ def group_recipients(
     if len(decisions) == 1:  # as for most messages
         (decision,) = decisions.values()
         return [RecipientGroup(decision, tuple(recipient for recipient, _ in pairs))]
-    has_other_treatments = len({case.treatment.position for case in decisions}) > 1
+    has_other_rules = len({case.rule.position for case in decisions}) > 1
     mildest = min(decisions.values(), key=lambda decision: decision.mildness)
     members_by_decision: dict[
         tuple[PolicyVerdict, Action], list[tuple[Recipient, RecipientCase, RecipientDecision]]
@@ -206,17 +196,15 @@ def group_recipients(
         has_other_models = any(case.own_model != model for _, case, _ in members)
         has_other_lists = any(case.listed != listed for _, case, _ in members)
         of_group = tuple(recipient for recipient, *_ in members)
-        groups.append(RecipientGroup(decision, of_group, has_other_treatments, has_other_models, has_other_lists))
+        groups.append(RecipientGroup(decision, of_group, has_other_rules, has_other_models, has_other_lists))
     return sorted(groups, key=lambda group: group.decision.mildness)
 
 
 def _decide(
     case: RecipientCase, policy_verdict_of: Callable[[ThresholdPolicy, str], PolicyVerdict]
 ) -> RecipientDecision:
-    policy_verdict = policy_verdict_of(case.treatment.policy, case.own_model).by_list(case.listed)
-    return RecipientDecision(
-        policy_verdict, case.treatment.actions.for_verdict(policy_verdict.verdict), case.treatment
-    )
+    policy_verdict = policy_verdict_of(case.rule.policy, case.own_model).by_list(case.listed)
+    return RecipientDecision(policy_verdict, case.rule.actions.for_verdict(policy_verdict.verdict), case.rule)
 
 
 def _safe_name(pattern: str) -> str:

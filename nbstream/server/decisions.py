@@ -52,15 +52,15 @@ class DecidedRecipients:
     """What happens to a message for some of its recipients.
 
     ``check`` has the verdict of their policy; it is None where the check failed and the message passes unmarked.
-    ``edits`` is what changes in the header. ``treatment`` is the name of the treatment that decided, and empty
-    where all recipients of the message have the same one.
+    ``edits`` is what changes in the header. ``rule`` is the name of the rule that decided, and empty
+    where the same one holds for all recipients.
     """
 
     action: Action
     recipients: tuple[SmtpPath, ...]
     edits: HeaderEdits
     check: Check | None = None
-    treatment: str = ""
+    rule: str = ""
     observed: Action | None = None
 
     @property
@@ -88,14 +88,14 @@ class Decision:
 
     @property
     def log_details(self) -> dict[str, str | None]:
-        """The fields of the line in the log: what is done, and by which treatments where there are rules."""
+        """The fields of the line in the log: what is done, and by which rules."""
         checked = [group for group in self.groups if group.check]
-        treatments = list(dict.fromkeys(group.check.policy for group in checked if group.check))
+        rules = list(dict.fromkeys(group.check.policy for group in checked if group.check))
         observed = _kinds(group.observed for group in checked)
         return {
             "action": _kinds(group.action for group in checked),
             **({"observed": observed} if observed else {}),
-            "policy": ", ".join(treatments) if treatments not in ([], [DEFAULT_RULE_NAME]) else None,
+            "policy": ", ".join(rules) if rules not in ([], [DEFAULT_RULE_NAME]) else None,
         }
 
 
@@ -206,8 +206,8 @@ class Decider:
         rules = self._runtime.rules
         pairs, characters = [], 0
         for recipient, own in zip(recipients, filters, strict=True):
-            treatment, listed = rules.treatment_of(recipient.address), lookup.decide_for(recipient.address)
-            pairs.append((recipient, RecipientCase(treatment, listed, own.own_model)))
+            rule, listed = rules.rule_of(recipient.address), lookup.decide_for(recipient.address)
+            pairs.append((recipient, RecipientCase(rule, listed, own.own_model)))
             characters += _CHARACTERS_OF_LOOKUP + len(recipient.address)
             if characters >= _CHARACTERS_PER_STEP:
                 await asyncio.sleep(0)
@@ -215,10 +215,10 @@ class Decider:
         verdicts = {
             (rules.default.policy, model): _policy_verdict(check, model) for model, check in checks.items()
         }
-        for _, (treatment, _, model) in pairs:
-            if (treatment.policy, model) not in verdicts:
-                check = await self._filter.decide_for_treatment(checks[model], treatment)
-                verdicts[treatment.policy, model] = _policy_verdict(check, model)
+        for _, (rule, _, model) in pairs:
+            if (rule.policy, model) not in verdicts:
+                check = await self._filter.decide_by_rule(checks[model], rule)
+                verdicts[rule.policy, model] = _policy_verdict(check, model)
         return group_recipients(
             pairs,
             lambda policy, model: verdicts[policy, model],
@@ -234,7 +234,7 @@ class Decider:
             group_check = group_check.without_clues()
         if group.has_other_lists:
             group_check = group_check.for_others()
-        treatment = group.decision.treatment.name if group.has_other_treatments else ""
+        rule = group.decision.rule.name if group.has_other_rules else ""
         header_policy, decided = self._runtime.header_policy, group.decision.action
         action, observed = self._taken_action(decided, impossible), None
         if group_check.is_canary:
@@ -245,10 +245,10 @@ class Decider:
             _log.warning("the action %s is not possible here: a message was passed", decided.kind)
         is_redirected = action.kind is ActionKind.REDIRECT and len(group.recipients) == 1
         redirected_from = group.recipients[0].address if is_redirected else ""
-        edits = header_policy.edits(group_check, treatment, redirected_from)
+        edits = header_policy.edits(group_check, rule, redirected_from)
         if action.kind is ActionKind.QUARANTINE:  # it may be released as ham
             edits = replace(edits, removed_names=header_policy.removed_from_incoming, subject_tag="")
-        return DecidedRecipients(action, group.recipients, edits, group_check, treatment, observed)
+        return DecidedRecipients(action, group.recipients, edits, group_check, rule, observed)
 
     def _taken_action(self, action: Action, impossible: Collection[ActionKind]) -> Action:
         """Return what is done where ``action`` was decided: a message passes in a trial, too."""
@@ -288,7 +288,7 @@ def _policy_verdict(check: Check, own_model: str) -> PolicyVerdict:
 
 def _check_of(decision: RecipientDecision, checks: Mapping[str, Check]) -> Check:
     """Return the check by the own model that decided, with the decision, or as it is where that is in it."""
-    other, name = decision.policy_verdict, decision.treatment.name
+    other, name = decision.policy_verdict, decision.rule.name
     check = checks[other.own_model]
     if other == _policy_verdict(check, other.own_model) and name == check.policy:
         return check

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from nbstream.filter import Check, FeedbackResult, Filter, LearnableMessage
-    from nbstream.policy.recipient_rules import RecipientTreatment
+    from nbstream.policy.recipient_rules import RecipientRule
     from nbstream.policy.sender_lists import SenderLookup
     from nbstream.server.connections import Peer, Teachers
     from nbstream.server.metrics import DeliveryMetrics
@@ -217,26 +217,26 @@ class MessageHandler:
     def _cases(
         self, recipients: Sequence[str], lookup: SenderLookup, filters: Sequence[Filter]
     ) -> Collection[RecipientCase]:
-        treatment_of = self.runtime.rules.treatment_of
+        rule_of = self.runtime.rules.rule_of
         return {
-            RecipientCase(treatment_of(address), lookup.decide_for(address), own.own_model)
+            RecipientCase(rule_of(address), lookup.decide_for(address), own.own_model)
             for address, own in zip(recipients, filters, strict=True)
         }
 
     async def _decide(self, checks: Mapping[str, Check], cases: Collection[RecipientCase]) -> Check:
         """Return the mildest decision of these cases, at least one; ``checks`` are by own model."""
-        ordered = sorted(cases, key=lambda case: (case.treatment.position, str(case.listed or ""), case.own_model))
+        ordered = sorted(cases, key=lambda case: (case.rule.position, str(case.listed or ""), case.own_model))
         decided = [
-            (await self._decide_for_treatment(checks[case.own_model], case.treatment)).by_list(case.listed)
+            (await self._decide_by_rule(checks[case.own_model], case.rule)).by_list(case.listed)
             for case in ordered
         ]
         return min(decided, key=lambda decision: _SEVERITY.index(decision.verdict))
 
-    async def _decide_for_treatment(self, check: Check, treatment: RecipientTreatment) -> Check:
-        """Return the check as the treatment decides it; by the default treatment it is decided already."""
-        if treatment == self.runtime.rules.default:
+    async def _decide_by_rule(self, check: Check, rule: RecipientRule) -> Check:
+        """Return the check as the rule decides it; by the default one it is decided already."""
+        if rule == self.runtime.rules.default:
             return check
-        return await self.runtime.spam_filter.decide_for_treatment(check, treatment)
+        return await self.runtime.spam_filter.decide_by_rule(check, rule)
 
     async def learn(
         self,

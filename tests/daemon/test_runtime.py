@@ -27,7 +27,7 @@ def test_the_runtime_has_what_the_settings_say() -> None:
 
     assert runtime.spam_filter.policy.default_policy == runtime.rules.default.policy
     assert [policy.spam for policy in runtime.spam_filter.policy.other_policies] == [0.5]
-    assert runtime.rules.treatment_of("ann@strict.example").policy.spam == 0.5
+    assert runtime.rules.rule_of("ann@strict.example").policy.spam == 0.5
     assert runtime.teachers_through("spamd").may_teach(Peer("192.0.2.1"))
     assert runtime.feedback_addresses.label_of("junk@example.org") == "spam"
     assert (runtime.header_policy.headers.clues, runtime.passes_on_failure) == (False, False)

@@ -60,4 +60,4 @@ async def test_a_canary_has_the_same_answer_by_every_policy(client: Redis, canar
 
     canary = await spam_filter.check(PRIZE)
 
-    assert await spam_filter.decide_for_treatment(canary, rule.treatment) == canary
+    assert await spam_filter.decide_by_rule(canary, rule) == canary

@@ -29,7 +29,7 @@ from nbstream.filter import (
 from nbstream.mail.message import Message
 from nbstream.policy.envelope import BuildEnvelope
 from nbstream.policy.feedback_source import FeedbackSource
-from nbstream.policy.recipient_rules import RecipientTreatment
+from nbstream.policy.recipient_rules import RecipientRule
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
@@ -302,8 +302,8 @@ async def test_a_check_can_be_decided_by_another_policy(client: Redis) -> None:
     check = await spam_filter.check(PRIZE)
     taught = replace(check, state=ModelState({"ham": 1, "spam": 1}, {}), probability=0.7)
 
-    decided = await spam_filter.decide_for_treatment(
-        taught, RecipientTreatment("*@x", 0, ThresholdPolicy(0.4, 0.6), ActionsSettings())
+    decided = await spam_filter.decide_by_rule(
+        taught, RecipientRule("*@x", 0, ThresholdPolicy(0.4, 0.6), ActionsSettings())
     )
 
     assert (decided.verdict, decided.thresholds) == (Verdict.SPAM, Thresholds(0.4, 0.6))

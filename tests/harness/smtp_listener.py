@@ -211,7 +211,7 @@ async def open_smtp_listener(
     tls = options.pop("tls", way.tls)
     metrics = DaemonMetrics.create(PYTHON)
     async with AsyncExitStack() as stack:
-        filter_policy = FilterPolicy(policy, min_learned, tuple(rule.treatment.policy for rule in rules.rules))
+        filter_policy = FilterPolicy(policy, min_learned, tuple(rule.policy for rule in rules.rules))
         opened = await stack.enter_async_context(open_filter(client, metrics, filter_policy, follow=follow))
         spam_filter, model, followed = opened.spam_filter, opened.model, opened.followed
         ModelGauges(metrics.registry, followed, primary_of(client), lambda: filter_policy)

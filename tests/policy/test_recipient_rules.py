@@ -1,4 +1,4 @@
-"""Which treatment holds for whom, and what becomes of a message to recipients that differ."""
+"""Which rule holds for whom, and what becomes of a message to recipients that differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from nbstream.policy.recipient_rules import (
     RecipientGroup,
     RecipientRule,
     RecipientRules,
-    RecipientTreatment,
     group_recipients,
 )
 from nbstream.policy.sender_lists import ListDecision, ListKind
@@ -38,10 +37,10 @@ def verdict_at(probability: float):  # type: ignore[no-untyped-def]  # a functio
 
 
 def case(position: int, spam: str, threshold: float = 0.95, listed: ListDecision | None = None) -> RecipientCase:
-    treatment = RecipientTreatment(
+    rule = RecipientRule(
         f"rule {position}", position, ThresholdPolicy(spam=threshold), ActionsSettings(spam=Action.parse(spam))
     )
-    return RecipientCase(treatment, listed)
+    return RecipientCase(rule, listed)
 
 
 def actions_by_recipients(groups: list[RecipientGroup[str]]) -> dict[str, str]:
@@ -58,9 +57,7 @@ def test_the_first_rule_that_matches_holds_or_else_the_default() -> None:
         ],
     )
 
-    positions = [
-        rules.treatment_of(address).position for address in ("Ann@X", "bob@x", "a@b.y", "a@y", "postmaster")
-    ]
+    positions = [rules.rule_of(address).position for address in ("Ann@X", "bob@x", "a@b.y", "a@y", "postmaster")]
 
     assert positions == [0, 1, 2, 3, 3]
 
@@ -71,8 +68,8 @@ def test_recipients_with_the_same_decision_are_one_group() -> None:
     groups = group_recipients(pairs, verdict_at(0.99), can_differ=True)
 
     assert actions_by_recipients(groups) == {"b": "pass", "ac": "quarantine"}
-    assert [group.decision.treatment.position for group in groups] == [1, 0]
-    assert all(group.has_other_treatments for group in groups)
+    assert [group.decision.rule.position for group in groups] == [1, 0]
+    assert all(group.has_other_rules for group in groups)
 
 
 def test_what_a_sender_list_decides_is_another_decision() -> None:
@@ -91,11 +88,11 @@ def test_what_a_sender_list_decides_is_another_decision() -> None:
         (("d",), "probability < 0.5 (unsure); list=allow-unproved, owner=site"),
         (("c",), "list=block, owner=user"),
     ]
-    assert not any(group.has_other_treatments for group in groups)
+    assert not any(group.has_other_rules for group in groups)
 
 
 def test_decisions_by_other_own_models_are_other_decisions() -> None:
-    same = case(0, "pass").treatment
+    same = case(0, "pass").rule
     pairs = [(name, RecipientCase(same, own_model=name)) for name in ("", "ann", "bob")]
 
     apart = group_recipients(pairs, verdict_at(0.99), can_differ=True)
@@ -107,7 +104,7 @@ def test_decisions_by_other_own_models_are_other_decisions() -> None:
         (("bob",), False),
     ]
     assert (together.recipients, together.has_other_models) == (("", "ann", "bob"), True)
-    assert not together.has_other_treatments
+    assert not together.has_other_rules
 
 
 @pytest.mark.parametrize(
@@ -183,8 +180,8 @@ def test_groups_do_not_depend_on_the_order_of_the_recipients(
 def test_a_rule_is_named_by_its_pattern_unless_that_names_one_mailbox(text: str, name: str) -> None:
     rule = RecipientRule.at_position(7, AddressPattern(text), ThresholdPolicy(), ActionsSettings())
 
-    assert rule.treatment.name == name
-    value = own_field_value("k" * 24, Verdict.SPAM, 0.99, "why", "default", rule.treatment.name)
+    assert rule.name == name
+    value = own_field_value("k" * 24, Verdict.SPAM, 0.99, "why", "default", rule.name)
     assert parse_own_id(value) == "k" * 24
     quoting = f"Subject: fw\r\n\r\n> X-Nbstream: {value}\r\n".replace("\r\n\t", "\r\n> \t")
     assert quoted_ids(Message.parse(quoting.encode()), OWN_FIELD) == {"k" * 24}

@@ -1,4 +1,4 @@
-"""The message service: one message goes by one runtime, and each treatment decides once."""
+"""The message service: one message goes by one runtime, and each rule decides once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nbstream.filter import Check, Filter, FilterPolicy
 from nbstream.filter.own_models.index import OwnModelKeys
 from nbstream.mail.message import Message
 from nbstream.policy.address_patterns import AddressPattern
-from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
+from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.message_service import MessageService
@@ -59,27 +59,27 @@ async def test_a_message_goes_by_the_runtime_that_held_when_it_began(
     assert verdicts == [("spam", "*@strict.example"), ("ham", "default")]
 
 
-async def test_what_the_filter_decided_by_the_default_treatment_is_not_decided_again(
+async def test_what_the_filter_decided_by_the_default_rule_is_not_decided_again(
     service: MessageService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decided: list[str] = []
-    decide_for_treatment = Filter.decide_for_treatment
+    decide_by_rule = Filter.decide_by_rule
 
-    async def count(spam_filter: Filter, check: Check, treatment: RecipientTreatment) -> Check:
-        decided.append(treatment.name)
-        return await decide_for_treatment(spam_filter, check, treatment)
+    async def count(spam_filter: Filter, check: Check, rule: RecipientRule) -> Check:
+        decided.append(rule.name)
+        return await decide_by_rule(spam_filter, check, rule)
 
-    monkeypatch.setattr(Filter, "decide_for_treatment", count)
+    monkeypatch.setattr(Filter, "decide_by_rule", count)
     handler = service.message_handler()
 
-    for recipients, treatments, verdict in (
+    for recipients, rules, verdict in (
         ([], [], "ham"),
         ([BOB], [], "ham"),
         ([ANN], ["*@strict.example"], "spam"),
         ([ANN, BOB], ["*@strict.example"], "ham"),
     ):
         check = await handler.try_check(HAM, recipients)
-        assert (str(check.verdict), decided) == (verdict, treatments)
+        assert (str(check.verdict), decided) == (verdict, rules)
         decided.clear()
 
 

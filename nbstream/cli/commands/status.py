@@ -129,7 +129,7 @@ async def _read_thresholds(settings: Settings, model: Model) -> dict[str, Any]:
     """Return the default thresholds, and those of the recipient rules that have others."""
     rules = make_rules(settings)
     default = rules.default.policy
-    policies = {rule.pattern.text: rule.treatment.policy for rule in rules.rules}
+    policies = {rule.pattern.text: rule.policy for rule in rules.rules}
     budgets = any(policy.max_false_positive_rate for policy in (default, *policies.values()))
     scores = await model.prequential_scores() if budgets else PrequentialScores()
     others = [

@@ -59,7 +59,7 @@ def make_evidence_reader(settings: Settings) -> EvidenceReader:
 
 def make_filter_policy(settings: Settings) -> FilterPolicy:
     """Return what the filter decides by: all policies, and how much has to be learned before they hold."""
-    others = tuple(rule.treatment.policy for rule in make_rules(settings).rules)
+    others = tuple(rule.policy for rule in make_rules(settings).rules)
     min_learned = settings.model.messages_needed
     return FilterPolicy(make_policy(settings), min_learned, others, settings.model.kinds)
 

@@ -163,5 +163,5 @@ def _delivery_part(decided: Decision, group: DecidedRecipients, sender: SmtpPath
     if check is not None:
         # The reason is another one where the list is that of a user of whom the others are not to know.
         by_list = check.listed is not None and check.reason == str(check.listed)
-        note = QuarantineNote(check.id, str(check.verdict), check.probability, group.treatment, envelope, by_list)
+        note = QuarantineNote(check.id, str(check.verdict), check.probability, group.rule, envelope, by_list)
     return DeliveryPart(group.action, group.edits.after_removal(decided.removed_names), envelope, note)

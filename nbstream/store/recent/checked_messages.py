@@ -66,7 +66,7 @@ _LISTED, _DISCOUNTED = b"list", b"unlike"
 class CheckedMessage:
     """A message by its key (the ``id`` in its verdict header), with its tokens, probability and verdict.
 
-    ``policy`` is the name of the treatment that decided. ``is_listed``: a sender list decided the verdict.
+    ``policy`` is the name of the rule that decided. ``is_listed``: a sender list decided the verdict.
     ``is_discounted``: it would be spam, were it not unlike learned spam.
     """
 

@@ -92,7 +92,7 @@ class QuarantineOutcome:
 class MessageRow:
     """One checked message in a list: its id (the key of the message) and the time of its check.
 
-    The time is in seconds since the epoch, ``policy`` is the name of the treatment that decided. ``envelope`` is
+    The time is in seconds since the epoch, ``policy`` is the name of the rule that decided. ``envelope`` is
     None where no envelopes are remembered; what is read has the recipients of former checks in it. ``outcome`` is
     None where the message was not in the quarantine or waits there. ``indices`` are the names
     of the indices that have it.

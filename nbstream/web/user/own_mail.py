@@ -123,7 +123,7 @@ class OwnMail:
             return None
         (own_filter,) = await runtime.filters_for([address])
         check = await own_filter.score_tokens(checked.key, checked.tokens)
-        decided = await runtime.spam_filter.decide_for_treatment(check, runtime.rules.treatment_of(address))
+        decided = await runtime.spam_filter.decide_by_rule(check, runtime.rules.rule_of(address))
         is_corrected = isinstance(check.clues, TokenClues) and any(check.clues.own_levels)
         return OwnExplanation(decided.explain(time.time()), is_corrected)
 

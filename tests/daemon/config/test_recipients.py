@@ -39,12 +39,12 @@ recipients:
 
     result = {
         address: (
-            treatment.policy.unsure,
-            treatment.policy.spam,
-            *(str(treatment.actions.for_verdict(verdict)) for verdict in Verdict),
+            rule.policy.unsure,
+            rule.policy.spam,
+            *(str(rule.actions.for_verdict(verdict)) for verdict in Verdict),
         )
         for address in ("x@a.example", "boss@b.example", "x@c.example", "x@d.example")
-        for treatment in [rules.treatment_of(address)]
+        for rule in [rules.rule_of(address)]
     }
     assert result == {
         "x@a.example": (0.2, 0.3, "pass", "defer", "quarantine", "reject"),

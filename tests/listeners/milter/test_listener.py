@@ -18,7 +18,7 @@ from nbstream.listeners.milter.message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS
 from nbstream.mail.message import Message
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.header import HeaderPolicy, MessageReader, parse_own_id
-from nbstream.policy.recipient_rules import RecipientRule, RecipientRules, RecipientTreatment
+from nbstream.policy.recipient_rules import RecipientRule, RecipientRules
 from nbstream.policy.settings import OWN_FIELD, ActionsSettings, HeadersSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.policy.verdict import Action
@@ -281,11 +281,11 @@ async def test_other_work_goes_on_while_many_recipients_are_looked_up(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns, lookups = 0, Counter[int]()
-    treatment_of = RecipientRules.treatment_of
+    rule_of = RecipientRules.rule_of
 
-    def counted(rules: RecipientRules, address: str) -> RecipientTreatment:
+    def counted(rules: RecipientRules, address: str) -> RecipientRule:
         lookups[turns] += 1
-        return treatment_of(rules, address)
+        return rule_of(rules, address)
 
     async def count_turns() -> None:
         nonlocal turns
@@ -293,7 +293,7 @@ async def test_other_work_goes_on_while_many_recipients_are_looked_up(
             turns += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(RecipientRules, "treatment_of", counted)
+    monkeypatch.setattr(RecipientRules, "rule_of", counted)
     async with open_milter(client) as milter:
         server = await milter.server()
         counting = asyncio.create_task(count_turns())

@@ -150,7 +150,7 @@ async def working(
         stack.callback(following.cancel)
         if follow:
             await followed.loaded.wait()
-        others = tuple(rule.treatment.policy for rule in rules.rules)
+        others = tuple(rule.policy for rule in rules.rules)
         parts = FilterParts(
             tokenizer=Tokenizer(),
             classifier=Classifier(),
