@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -29,9 +28,6 @@ _FOLDER = Path(__file__).parent
 LIBRARY_FILE = _FOLDER / "libnbstream_native.so"
 """Where the build puts the library."""
 
-_ELF_64_BITS = b"\x7fELF\x02"
-_ELF_HEADER = struct.Struct("=40xQ10xHH2x")  # where the table of sections begins, and its size
-
 _TOKENIZER_FILE = _FOLDER.parent / "tokens" / "__init__.py"  # ``MODEL_FORMAT`` is there
 _INTERFACE_FILES = (_FOLDER / "interface.h", _TOKENIZER_FILE, _FOLDER.parent / "__init__.py")
 
@@ -45,8 +41,6 @@ def load_library(file: Path = LIBRARY_FILE) -> ctypes.CDLL:
     if not file.exists():
         raise LibraryUnfit("the native library was not built")
     try:
-        if not _is_whole(file):
-            raise LibraryUnfit("the file of the native library is cut")
         library = ctypes.CDLL(str(file))
         library.nbn_interface_checksum.restype = ctypes.c_uint64
         checksum: int = library.nbn_interface_checksum()
@@ -55,16 +49,6 @@ def load_library(file: Path = LIBRARY_FILE) -> ctypes.CDLL:
     if checksum != interface_checksum():
         raise LibraryUnfit("the native library was built for another version of nbstream")
     return library
-
-
-def _is_whole(file: Path) -> bool:
-    """Return whether the file has its end, the table of sections: to map one that is cut kills the process."""
-    with file.open("rb") as content:
-        head = content.read(_ELF_HEADER.size)
-    if len(head) < _ELF_HEADER.size or not head.startswith(_ELF_64_BITS):
-        return True  # the loader says what it thinks of it
-    sections_start, section_bytes, sections = _ELF_HEADER.unpack(head)
-    return bool(sections_start + section_bytes * sections <= file.stat().st_size)
 
 
 def interface_checksum() -> int:

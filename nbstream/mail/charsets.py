@@ -73,6 +73,7 @@ UTF8_REPLACED = "utf8"
 _REPLACEMENT = "\ufffd"
 _UNLABELLED = frozenset({"us-ascii", "utf-8", "ascii"})
 _SLICE_BYTES = 64 * 1024
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # of UTF-8: no character begins with one
 _UTF7_SLICE_BYTES = 256
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/]*")
 _CODE_UNIT_BYTES = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
@@ -130,35 +131,22 @@ def decode_ends(content: bytes, charset: str | None, head_bytes: int, tail_bytes
 
     The beginning has at least ``head_bytes`` bytes in UTF-8, and the end at least ``tail_bytes``. Where the text
     is little longer than that, all of it is the beginning. No more is decoded: a text of 50 MB costs little more
-    than one of 1 MB. In a charset that shifts, the end may begin with wrong characters.
+    than one of 1 MB. In a charset that shifts, the end may begin with wrong characters. Without a charset, each
+    end is what it looks like.
     """
     codec = _labelled_codec(charset)
-    if codec is None:
-        codec, content = _unlabelled_codec(content)
-    content, codec = _without_byte_order_mark(content, codec)
+    if codec is not None:
+        content, codec = _without_byte_order_mark(content, codec)
+    name = UTF8_REPLACED if codec == "utf-8" else codec
     # No character has more than four bytes, apart from shifts, and each has at least one byte in UTF-8. A multiple
     # of four is the beginning of a character of UTF-16 and UTF-32.
     tail_start = (len(content) - 4 * tail_bytes - _SLICE_BYTES) & ~3
-    if codec in _CODE_UNIT_BYTES:
-        if tail_start <= 4 * head_bytes:
-            return _decode(content, codec), ""
-        for factor in (1, 2, 4):
-            beginning = _decode(content[: factor * (head_bytes & ~3)], codec)
-            if len(beginning.encode("utf-8", "replace")) >= head_bytes:
-                break
-        return beginning, _decode(content[tail_start:], codec)
-    head: list[str] = []
-    size = end = 0
-    try:
-        for text in _decode_slices(content, codec):
-            head.append(text)
-            size += len(text.encode("utf-8", "replace"))
-            end += _SLICE_BYTES
-            if size >= head_bytes and end < tail_start:
-                return "".join(head), _decode(content[tail_start:], codec)
-    except UnicodeError:
-        return _decode(content[: 4 * head_bytes], codec), ""
-    return "".join(head), ""
+    if tail_start <= 4 * head_bytes:
+        return decode_text(content, name), ""
+    tail = content[tail_start:]
+    return decode_text(content[: 4 * head_bytes], name), decode_text(
+        tail.lstrip(_CONTINUATION_BYTES) if codec is None else tail, name
+    )
 
 
 def _labelled_codec(charset: str | None) -> str | None:
@@ -235,19 +223,6 @@ def _without_wrong_units(content: bytes, codec: str) -> bytes:
     if not wrong.any():
         return content
     return np.where(wrong, ord(_REPLACEMENT), units).astype(units.dtype).tobytes() + content[units.nbytes :]
-
-
-def _unlabelled_codec(content: bytes) -> tuple[str, bytes]:
-    """Return the codec of a text without a charset, and the text without a last character that is incomplete."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for start in range(0, len(content), _SLICE_BYTES):
-            decoder.decode(content[start : start + _SLICE_BYTES])
-    except UnicodeDecodeError:
-        return "cp1252", content
-    incomplete = len(decoder.getstate()[0])
-    whole = content[: len(content) - incomplete]
-    return ("cp1252", content) if incomplete and whole.isascii() else ("utf-8", whole)
 
 
 def _decode_unlabelled(content: bytes) -> str:

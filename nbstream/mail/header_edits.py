@@ -17,9 +17,9 @@ from nbstream.mail.lines import PIECE_BYTES, normalize_line_ends
 
 # A tag at the beginning of the Subject, such as ``[SPAM]``: added for people, removed before a message is read.
 #
-# Rules: a tag has at most 44 bytes in UTF-8 and no white space at its ends, and white space or nothing follows
+# Rules: a tag is ASCII, at most 44 characters without white space at its ends, and white space or nothing follows
 # it in a Subject. It is never added where it stands already. What is added and removed again leaves the same
-# text: only white space may differ. A tag beyond ASCII is written as an encoded word (RFC 2047). A Subject of
+# text: only white space may differ. A Subject of
 # tags alone, or of white space, is removed with its field: a message without a Subject gets one for its tag, and
 # nobody can tell the two apart later.
 
@@ -59,44 +59,33 @@ def tagged_value(value: bytes, tag: str) -> bytes:
     if untagged_value(value, tag) != value:
         return value
     rest = value if not value or value[:1] in _WHITE_SPACE else b" " + value
-    word = tag_as_value(tag, before_encoded_word=rest.lstrip(_WHITE_SPACE).startswith(b"=?"))
     first_line = rest.partition(b"\r\n")[0]
-    is_long = len(_FIELD_START) + 1 + len(word) + len(first_line) > _MAX_LINE_CHARACTERS
+    is_long = len(_FIELD_START) + 1 + len(tag) + len(first_line) > _MAX_LINE_CHARACTERS
     fold = b"\r\n" if is_long and first_line.strip() else b""
-    return b" " + word + fold + rest
-
-
-def tag_as_value(tag: str, *, before_encoded_word: bool = False) -> bytes:
-    """Return the tag as it is written; a space between encoded words has to be in one of them to be seen."""
-    if tag.isascii():
-        return tag.encode("ascii")
-    return _encoded_word(f"{tag} " if before_encoded_word else tag)
+    return b" " + tag.encode() + fold + rest
 
 
 def untagged_value(value: bytes, tag: str) -> bytes:
     """Return the value of a Subject without the tags at its beginning; unchanged where there is none."""
-    forms = _tag_forms(tag)
-    tags = forms.in_bytes.match(value)
+    in_bytes, in_text = _tag_patterns(tag)
+    tags = in_bytes.match(value)
     rest = value[tags.end() :] if tags else value
     if len(rest) > _MAX_ENCODED_BYTES or not rest.lstrip(_WHITE_SPACE).startswith(b"=?"):
         return rest
     # Another program has encoded the Subject with the tag in it, perhaps over several words.
     text = decode_encoded_words(rest)
-    in_text = forms.in_text.match(text)
-    return b" " + _encode_text(text[in_text.end() :].strip()) if in_text else rest
+    tags_in_text = in_text.match(text)
+    return b" " + _encode_text(text[tags_in_text.end() :].strip()) if tags_in_text else rest
 
 
-class _TagForms:
-    """Patterns for one or more tags at the beginning: in a raw value, and in its text."""
-
-    def __init__(self, tag: str) -> None:
-        written = {tag.encode("utf-8"), tag_as_value(tag), tag_as_value(tag, before_encoded_word=True)}
-        any_form = b"|".join(sorted(map(re.escape, written), reverse=True))
-        self.in_bytes = re.compile(rb"(?:[ \t\r\n]*+(?:" + any_form + rb")(?=[ \t\r\n]|\Z))+")
-        self.in_text = re.compile(rf"(?:\s*+{re.escape(tag)}(?=\s|\Z))+")
-
-
-_tag_forms = lru_cache(maxsize=4)(_TagForms)
+@lru_cache(maxsize=4)
+def _tag_patterns(tag: str) -> tuple[re.Pattern[bytes], re.Pattern[str]]:
+    """Return patterns for one or more tags at the beginning: in a raw value, and in its text."""
+    escaped = re.escape(tag)
+    return (
+        re.compile(rf"(?:[ \t\r\n]*+{escaped}(?=[ \t\r\n]|\Z))+".encode()),
+        re.compile(rf"(?:\s*+{escaped}(?=\s|\Z))+"),
+    )
 
 
 def _encode_text(text: str) -> bytes:
@@ -149,7 +138,7 @@ def edit_message(raw: bytes, edits: HeaderEdits) -> tuple[bytes, bytes]:
     if edits.subject_tag:
         tagged = tag_subject(rest, edits.subject_tag)
         if tagged is None:
-            added = (*added, ("Subject", tag_as_value(edits.subject_tag).decode("ascii")))
+            added = (*added, ("Subject", edits.subject_tag))
         else:
             rest = tagged
     return header_fields.prepend_fields(b"", added), header_fields.guard_first_line(rest, edits.guard)

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from nbstream.mail import header_fields
@@ -40,46 +40,20 @@ _COMMENT_MARK = re.compile(rb"(?<!\\)([()])")
 # Longer values are not cached: a sender who fills the cache with new values costs a megabyte at most.
 _MAX_CACHED_BYTES = 200
 _MAX_VALUE_BYTES = 1000  # a file name has 255 bytes at most, three times as many where they are encoded
+# The parameters that anybody reads: of hundreds of others none is decoded.
+_READ_PARAMETERS = frozenset({"boundary", "charset", "filename", "forwarded", "name", "report-type"})
 
 
 def parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
     """Return the first word of a structured value, and its parameters by name.
 
     The first word, without comments (RFC 5322 3.2.2), and the names are in lower case. RFC 2231 continuations
-    (``name*0=``) are joined, and percent-encoded values are decoded.
+    (``name*0=``) are joined, and percent-encoded values are decoded. There are only those in ``_READ_PARAMETERS``,
+    and of a value ``_MAX_VALUE_BYTES`` are decoded. The boundary alone is decoded as a whole, because the parts
+    and the key of a message depend on it.
     """
     # Of the values in a stream of mail, four in five were seen before.
     return _parse_parameters_cached(value) if len(value) <= _MAX_CACHED_BYTES else _parse_parameters(value)
-
-
-class _Parameters(Mapping[str, str]):
-    """Parameters that are decoded when they are asked for: of hundreds of them few are.
-
-    Of a value ``_MAX_VALUE_BYTES`` are decoded. Only the boundary is decoded as a whole, because the parts and the
-    key of a message depend on it.
-    """
-
-    def __init__(self, plain: dict[str, bytes], extended: dict[str, list[tuple[int, bytes, bool]]]) -> None:
-        self._plain = plain
-        self._extended = {name: sections for name, sections in extended.items() if name not in plain}
-        self._decoded: dict[str, str] = {}
-
-    def __getitem__(self, name: str) -> str:
-        if name not in self._decoded:
-            self._decoded[name] = self._decode(name)
-        return self._decoded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((*self._plain, *self._extended))
-
-    def __len__(self) -> int:
-        return len(self._plain) + len(self._extended)
-
-    def _decode(self, name: str) -> str:
-        if name in self._plain:
-            value = self._plain[name]
-            return decode_encoded_words(value if name == "boundary" else value[:_MAX_VALUE_BYTES])
-        return _join_parameter_sections(self._extended[name])
 
 
 def _without_comments(value: bytes) -> bytes:
@@ -103,19 +77,24 @@ def _parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
     main = word.strip().lower().decode("ascii", "replace")
     if not semicolon:
         return main, _NO_PARAMETERS
-    plain: dict[str, bytes] = {}
+    parameters: dict[str, str] = {}
     extended: dict[str, list[tuple[int, bytes, bool]]] = {}
     for match in _PARAMETER.finditer(unfolded):
-        name = match[1].lower().decode("ascii", "replace")
+        written = match[1].lower().decode("ascii", "replace")
+        name, star, section = written.partition("*")
+        if name not in _READ_PARAMETERS or name in parameters:
+            continue
         content = match[3] if match[2] is None else _ESCAPED.sub(rb"\1", match[2])
-        base, star, section = name.partition("*")
         if not star:
-            plain.setdefault(name, content)
+            parameters[name] = decode_encoded_words(content if name == "boundary" else content[:_MAX_VALUE_BYTES])
             continue
         number = section.rstrip("*")
         order = int(number) if number.isdigit() and len(number) < 4 else 0
-        extended.setdefault(base, []).append((order, content, name.endswith("*")))
-    return main, _Parameters(plain, extended)
+        extended.setdefault(name, []).append((order, content, written.endswith("*")))
+    joined = {
+        name: _join_parameter_sections(of_name) for name, of_name in extended.items() if name not in parameters
+    }
+    return main, {**parameters, **joined}
 
 
 _parse_parameters_cached = lru_cache(maxsize=512)(_parse_parameters)
@@ -220,80 +199,47 @@ def _walk_parts(raw: bytes, depth: int, limits: MessageLimits, default_type: str
     fields = parse(raw, min(offset, MAX_HEADER_BYTES))
     # A field that is too long for everything else must not hide what the part is.
     content_fields = fields if offset <= MAX_HEADER_BYTES else header_fields.parse_content_fields(raw, offset)
-    header = _parse_part_header(content_fields, default_type)
+    part, boundary = _read_part_header(content_fields, default_type, depth)
+    part = replace(part, fields=fields)
+    delimiter = boundary.encode("utf-8", "surrogateescape").rstrip()
     if depth < limits.max_depth:
-        if header.boundary:
+        if delimiter:
             # From the CRLF before the body on, because it may belong to the first delimiter.
-            children = split_multipart(raw[max(0, offset - 2) :], header.boundary, limits.max_parts)
+            children = split_multipart(raw[max(0, offset - 2) :], delimiter, limits.max_parts)
             if children:
-                yield _container_part(header, depth, fields)
-                child_type = "message/rfc822" if header.content_type == "multipart/digest" else "text/plain"
+                yield replace(part, is_container=True)
+                child_type = "message/rfc822" if part.content_type == "multipart/digest" else "text/plain"
                 for child in children:
                     yield from _walk_parts(child, depth + 1, limits, child_type)
                 return
-        elif header.content_type == "message/rfc822":
-            yield _container_part(header, depth, fields)
-            yield from _walk_parts(
-                decode_transfer_encoding(raw[offset:], header.transfer_encoding), depth + 1, limits, "text/plain"
-            )
+        elif part.content_type == "message/rfc822":
+            yield replace(part, is_container=True)
+            content = decode_transfer_encoding(raw[offset:], part.transfer_encoding)
+            yield from _walk_parts(content, depth + 1, limits, "text/plain")
             return
-    yield _leaf_part(header, depth, fields, raw[offset:])
+    is_composite = boundary or part.content_type == "message/rfc822"
+    content_type = "text/plain" if is_composite else part.content_type
+    payload = decode_transfer_encoding(raw[offset:], part.transfer_encoding)
+    yield replace(part, content_type=content_type, payload=payload)
 
 
-class _PartHeader(NamedTuple):
-    """What the header fields of a part say; ``is_composite`` is whether they declare that it contains others."""
-
-    content_type: str
-    charset: str | None
-    filename: str | None
-    disposition: str
-    transfer_encoding: str
-    is_composite: bool
-    boundary: bytes
-
-
-def _parse_part_header(fields: tuple[HeaderField, ...], default_type: str) -> _PartHeader:
+def _read_part_header(fields: tuple[HeaderField, ...], default_type: str, depth: int) -> tuple[MimePart, str]:
+    """Return the part that these fields describe, without its content, and the boundary of a multipart."""
     first = {field.name: field.value for field in reversed(fields) if field.name in _CONTENT_FIELDS}
     content_type, type_parameters = parse_parameters(first.get("content-type", b""))
     if content_type.count("/") != 1:
         content_type = default_type
     disposition, disposition_parameters = parse_parameters(first.get("content-disposition", b""))
     boundary = type_parameters.get("boundary", "") if content_type.startswith("multipart/") else ""
-    return _PartHeader(
+    part = MimePart(
         content_type,
+        depth,
         charset=type_parameters.get("charset"),
         filename=disposition_parameters.get("filename") or type_parameters.get("name"),
         disposition=disposition,
         transfer_encoding=parse_parameters(first.get("content-transfer-encoding", b""))[0],
-        is_composite=bool(boundary) or content_type == "message/rfc822",
-        boundary=boundary.encode("utf-8", "surrogateescape").rstrip(),
     )
-
-
-def _container_part(header: _PartHeader, depth: int, fields: tuple[HeaderField, ...]) -> MimePart:
-    return MimePart(
-        header.content_type,
-        depth,
-        header.charset,
-        header.filename,
-        header.disposition,
-        header.transfer_encoding,
-        is_container=True,
-        fields=fields,
-    )
-
-
-def _leaf_part(header: _PartHeader, depth: int, fields: tuple[HeaderField, ...], body: bytes) -> MimePart:
-    return MimePart(
-        "text/plain" if header.is_composite else header.content_type,
-        depth,
-        header.charset,
-        header.filename,
-        header.disposition,
-        header.transfer_encoding,
-        payload=decode_transfer_encoding(body, header.transfer_encoding),
-        fields=fields,
-    )
+    return part, boundary
 
 
 def split_multipart(body: bytes, boundary: bytes, max_parts: int) -> list[bytes]:

@@ -379,8 +379,8 @@ OWN_FIELD = "X-Nbstream"
 """The name of our own field where the configuration gives no other."""
 SPAMASSASSIN_FIELDS = ("X-Spam-Flag", "X-Spam-Status", "X-Spam-Level")
 """SpamAssassin's fields, which sieve scripts and mail programs read."""
-MAX_TAG_BYTES = 44
-"""The longest tag of the Subject, in UTF-8. With a space after it, one encoded word holds it (RFC 2047 2)."""
+MAX_TAG_CHARACTERS = 44
+"""The longest tag of the Subject."""
 PLACEHOLDERS = (
     *("verdict", "flag", "probability", "score", "required"),
     *("stars", "id", "reason", "model"),
@@ -464,11 +464,10 @@ _DEFAULT_FIELDS = tuple(
 
 
 def read_subject_tag(value: object) -> str:
-    """Read a text of at most 44 bytes without line ends, such as ``"[SPAM] "``; one space always follows it."""
+    """Read at most 44 characters of ASCII, such as ``"[SPAM] "``; one space always follows the tag."""
     tag = value.strip() if isinstance(value, str) else ""
-    fits = 0 < len(tag.encode("utf-8", "replace")) <= MAX_TAG_BYTES
-    if not fits or not tag.isprintable() or "=?" in tag:
-        raise ValueError(f'must be printable text of at most {MAX_TAG_BYTES} bytes in UTF-8, such as "[SPAM] "')
+    if not 0 < len(tag) <= MAX_TAG_CHARACTERS or not tag.isascii() or not tag.isprintable() or "=?" in tag:
+        raise ValueError(f'must be printable ASCII of at most {MAX_TAG_CHARACTERS} characters, such as "[SPAM] "')
     return tag
 
 

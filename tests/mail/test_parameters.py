@@ -14,10 +14,10 @@ from tests.mail.hostile_values import HOSTILE_PIECES
     ("value", "expected"),
     [
         (b"text/plain", ("text/plain", {})),
-        (b'TEXT/Plain; Charset="UTF-8"; x=y', ("text/plain", {"charset": "UTF-8", "x": "y"})),
+        (b'TEXT/Plain; Charset="UTF-8"; Name=y; x=z', ("text/plain", {"charset": "UTF-8", "name": "y"})),
         (b'multipart/mixed; boundary="a;b\\"c"', ("multipart/mixed", {"boundary": 'a;b"c'})),
         (b"a/b; filename*=utf-8''caf%C3%A9", ("a/b", {"filename": "café"})),
-        (b'a/b; n*0="on"; n*1="e"', ("a/b", {"n": "one"})),
+        (b'a/b; name*0="on"; name*1="e"', ("a/b", {"name": "one"})),
         (b"a/b; filename==?utf-8?q?caf=C3=A9?=", ("a/b", {"filename": "café"})),
         (b'a/b; boundary="open', ("a/b", {"boundary": "open"})),
         (b"", ("", {})),

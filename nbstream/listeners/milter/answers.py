@@ -38,7 +38,7 @@ from nbstream.listeners.milter.codec import (
     refusal_text,
 )
 from nbstream.mail.addresses import canonical_address
-from nbstream.mail.header_edits import tag_as_value, tagged_value
+from nbstream.mail.header_edits import tagged_value
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.feedback_source import actor_of_user
 from nbstream.policy.sender_lists import Sender
@@ -243,7 +243,7 @@ def subject_change(subject: MilterSubject | None, tag: str, *, has_leading_space
     """Return what puts the tag before the first Subject, which the message may lack; None where it stays."""
     if subject is None:
         space = " " if has_leading_space else ""
-        return insert_header(_BELOW_OWN_RECEIVED, "Subject", space + tag_as_value(tag).decode("ascii"))
+        return insert_header(_BELOW_OWN_RECEIVED, "Subject", space + tag)
     tagged = tagged_value(subject.value, tag)
     if tagged == subject.value:
         return None

@@ -62,7 +62,7 @@ def test_the_field_of_a_sender_hides_nothing_from_a_lesson_where_no_listener_mar
         ({"subject_tag": "a\r\nb"}, ("subject_tag",)),
         ({"subject_tag": " "}, ("subject_tag",)),
         ({"subject_tag": ["SPAM"]}, ("subject_tag",)),
-        ({"subject_tag": "ä" * 23}, ("subject_tag",)),
+        ({"subject_tag": "ä"}, ("subject_tag",)),
         ({"subject_tag": "=?utf-8?q?x?="}, ("subject_tag",)),
     ],
 )
