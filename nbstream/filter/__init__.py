@@ -17,15 +17,14 @@ from nbstream.filter.parts import (
     RememberingObserver,
 )
 from nbstream.filter.results import (
-    Check,
     CheckSeconds,
     Contradiction,
     FeedbackOutcome,
     FeedbackResult,
     FilterPolicy,
-    OwnModelUse,
 )
 from nbstream.filter.scorer import CheckQueue
+from nbstream.policy.check import Check, OwnModelUse
 from nbstream.tokens.tokens import TokenizedMessage
 
 __all__ = [

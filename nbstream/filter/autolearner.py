@@ -40,8 +40,9 @@ from nbstream.store.model.ledger import LedgerEntry
 if TYPE_CHECKING:
     from nbstream.filter.message_counts import CountSource, LessonStore
     from nbstream.filter.parts import FilterParts
-    from nbstream.filter.results import Check, CheckSeconds, FilterPolicy
+    from nbstream.filter.results import CheckSeconds, FilterPolicy
     from nbstream.filter.scorer import Scorer
+    from nbstream.policy.check import Check
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.policy.settings import AutolearnSettings
     from nbstream.store.recent.checked_messages import CheckedMessage

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from nbstream.bayes.kinds import KindScores
     from nbstream.filter.message_counts import LessonStore
     from nbstream.filter.parts import FilterParts
-    from nbstream.filter.results import Check, FilterPolicy
+    from nbstream.filter.results import FilterPolicy
     from nbstream.filter.scorer import Scorer
     from nbstream.mail.message import Message
+    from nbstream.policy.check import Check, Explanation
     from nbstream.policy.envelope import BuildEnvelope
-    from nbstream.policy.explanation import Explanation
     from nbstream.policy.recipient_rules import RecipientRule
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.checked_messages import RecentMessages

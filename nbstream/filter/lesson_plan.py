@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from nbstream.filter.message_counts import MessageCounts
-    from nbstream.filter.results import Check
     from nbstream.filter.scorer import Scorer
+    from nbstream.policy.check import Check
     from nbstream.policy.feedback_source import FeedbackSource
     from nbstream.tokens.tokens import TokenizedMessage
 

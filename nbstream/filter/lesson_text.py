@@ -18,7 +18,8 @@ from nbstream.tokens.private_tokens import is_private
 
 if TYPE_CHECKING:
     from nbstream.bayes.kinds import KindScores
-    from nbstream.filter.results import Check, Contradiction, FeedbackResult
+    from nbstream.filter.results import Contradiction, FeedbackResult
+    from nbstream.policy.check import Check
     from nbstream.policy.verdict import ModelState
 
 _SHOWN_CLUES = 3

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from nbstream.filter.canaries import Canaries
     from nbstream.filter.message_counts import CountSource, LessonStore
     from nbstream.filter.own_models.index import UserLabels
-    from nbstream.filter.results import Check, CheckSeconds, FeedbackResult, FilterPolicy
+    from nbstream.filter.results import CheckSeconds, FeedbackResult, FilterPolicy
     from nbstream.filter.scorer import CheckQueue
+    from nbstream.policy.check import Check
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.store.recent.checked_messages import BuildExplanation, RecentMessages
     from nbstream.tokens.tokenizer import Tokenizer

@@ -26,7 +26,6 @@ from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, NoveltyDiscount
 from nbstream.filter.message_counts import MessageCounts, counts_after_lesson
-from nbstream.filter.results import Check, OwnModelUse
 from nbstream.policy.autolearn import (
     LIMIT_CLUE,
     counts_implicit_ham,
@@ -35,6 +34,7 @@ from nbstream.policy.autolearn import (
     limit_probability,
     model_state,
 )
+from nbstream.policy.check import Check, OwnModelUse
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.policy.verdict import ModelState, decide_verdict
 from nbstream.tokens.tokens import Tokens

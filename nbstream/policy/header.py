@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from nbstream.mail import header_fields
 from nbstream.mail.header_edits import HeaderEdits, untag_subject
@@ -26,7 +26,7 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.bayes.kinds import KindScores
-    from nbstream.policy.sender_lists import ListDecision
+    from nbstream.policy.check import Check
     from nbstream.policy.verdict import Thresholds
 
 
@@ -185,46 +185,6 @@ _MAX_STARS = 50
 _MAX_LINE_BYTES = 998  # RFC 5322 2.1.1
 
 
-class CheckedMail(Protocol):
-    """What the fields say of a message: the result of its check, of the filter above this layer."""
-
-    @property
-    def id(self) -> str:
-        """The key of the message."""
-
-    @property
-    def verdict(self) -> Verdict:
-        """The verdict."""
-
-    @property
-    def probability(self) -> float:
-        """P(spam)."""
-
-    @property
-    def reason(self) -> str:
-        """Why the verdict is what it is, in ASCII."""
-
-    @property
-    def thresholds(self) -> Thresholds:
-        """The thresholds that decided."""
-
-    @property
-    def clues(self) -> Sequence[Clue]:
-        """The clues, the strongest first."""
-
-    @property
-    def kind(self) -> KindScores | None:
-        """How probable each kind is; None for spam, and where no kinds are configured."""
-
-    @property
-    def listed(self) -> ListDecision | None:
-        """What a sender list says of the message."""
-
-    @property
-    def own(self) -> str:
-        """Whether an own model had a say: ``used``, ``unavailable``, or empty."""
-
-
 @dataclass(frozen=True)
 class HeaderPolicy:
     """Which fields are written, and which are removed: the section ``headers``, for one model.
@@ -274,7 +234,7 @@ class HeaderPolicy:
         """The edits of a message without a verdict: what came from outside as one of our fields is removed."""
         return HeaderEdits(removed_names=self.marks.names, guard=self.marks.guard_field)
 
-    def edits(self, check: CheckedMail, rule: str = "", redirected_from: str = "") -> HeaderEdits:
+    def edits(self, check: Check, rule: str = "", redirected_from: str = "") -> HeaderEdits:
         """Return the edits for a message with this check.
 
         ``rule`` is the name of the rule that decided, in characters that are fit for a header field; it is empty
@@ -300,24 +260,24 @@ class HeaderPolicy:
             added.append((self.marks.recipient_field, redirected_from))
         return HeaderEdits(tuple(added), edits.removed_names, edits.guard, edits.subject_tag)
 
-    def release_edits(self, check: CheckedMail) -> HeaderEdits:
+    def release_edits(self, check: Check) -> HeaderEdits:
         """Return the edits for a message that a person releases as ham: no field shows its score as stars."""
         kept = tuple(field for field in self.headers.fields if not field.shows_stars)
         released = replace(self, headers=self.headers.model_copy(update={"fields": kept, "clues": False}))
         edits = released.edits(check)
         return replace(edits, removed_names=self.marks.names)
 
-    def _own_value(self, check: CheckedMail, rule: str) -> str:
+    def _own_value(self, check: Check, rule: str) -> str:
         # No name of an own model: a field is read by all recipients of its message.
         model = f"{self.model_name}; own={check.own}" if check.own else self.model_name
         return own_field_value(check.id, check.verdict, check.probability, check.reason, model, rule)
 
 
-def _stars(check: CheckedMail) -> str:
+def _stars(check: Check) -> str:
     return "*" * min(_MAX_STARS, max(0, int(clamped_log_odds(check.probability))))
 
 
-_PLACEHOLDER_VALUES: Mapping[str, Callable[[CheckedMail], str]] = {
+_PLACEHOLDER_VALUES: Mapping[str, Callable[[Check], str]] = {
     "verdict": lambda check: check.verdict.value,
     "flag": lambda check: "Yes" if check.verdict.is_spam else "No",
     "probability": lambda check: f"{check.probability:.6f}",

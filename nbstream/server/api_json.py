@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from nbstream.bayes.clues import Clue
     from nbstream.bayes.kinds import KindScores
     from nbstream.filter.filter import MessageRecord
-    from nbstream.filter.results import Check, FeedbackResult
-    from nbstream.policy.explanation import Explanation
+    from nbstream.filter.results import FeedbackResult
+    from nbstream.policy.check import Check, Explanation
     from nbstream.policy.sender_lists import ListDecision
     from nbstream.policy.verdict import ModelState, Thresholds
 

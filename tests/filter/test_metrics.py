@@ -9,8 +9,9 @@ from pathlib import Path
 
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
-from nbstream.filter.results import Check, CheckSeconds
+from nbstream.filter.results import CheckSeconds
 from nbstream.metrics import MetricsRegistry, prepare_folder
+from nbstream.policy.check import Check
 from nbstream.policy.verdict import ModelState, Verdict
 
 CHECK = Check(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from nbstream.bayes.clues import Clue, PackedClues, TokenClues
-from nbstream.policy.explanation import CountedClue, CountedTokenClues
+from nbstream.policy.check import CountedClue, CountedTokenClues
 from nbstream.tokens.tokens import Tokens
 
 

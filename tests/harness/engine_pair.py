@@ -27,7 +27,8 @@ from tests.harness.generated_mail import TRUSTED_AUTHSERV_IDS
 from tests.harness.letters import letters
 
 if TYPE_CHECKING:
-    from nbstream.filter.results import Check, CheckSeconds
+    from nbstream.filter.results import CheckSeconds
+    from nbstream.policy.check import Check
     from nbstream.policy.envelope import BuildEnvelope
     from nbstream.tokens.tokens import Tokens
 

@@ -23,7 +23,7 @@ from nbstream.policy.header import (
 )
 from nbstream.policy.verdict import Verdict
 from nbstream.server.feedback_mailbox import quoted_ids
-from tests.policy.checked_mail import Checked
+from tests.policy.checked_mail import checked
 
 MARKS = FilterMarks()
 ID = "abcdefghijklmnopqrstuvwx"
@@ -48,7 +48,7 @@ MAIL = b"Subject: x\r\n\r\nbody\r\n"
 
 
 def fields(clues: list[Clue]) -> list[tuple[str, str]]:
-    return list(HeaderPolicy("default").edits(Checked(ID, Verdict.SPAM, 0.99, clues)).added)
+    return list(HeaderPolicy("default").edits(checked(ID, Verdict.SPAM, 0.99, clues)).added)
 
 
 def test_the_field_has_token_and_weight_the_strongest_clue_first() -> None:

@@ -15,11 +15,11 @@ from nbstream.policy.settings import (
     read_field_value,
 )
 from nbstream.policy.verdict import Verdict
-from tests.policy.checked_mail import Checked
+from tests.policy.checked_mail import checked
 
 DEFAULT = HeaderPolicy("default")
 OWN_VALUE = 'because";\r\n\tmodel=default; id=abc'
-SPAM = Checked("abc", Verdict.SPAM, 0.99)
+SPAM = checked("abc", Verdict.SPAM, 0.99)
 SITE = HeaderPolicy(
     "default",
     HeadersSettings(
@@ -36,7 +36,7 @@ SITE = HeaderPolicy(
 
 
 def added(policy: HeaderPolicy, verdict: Verdict, probability: float = 0.3) -> dict[str, str]:
-    fields = policy.edits(Checked("abc", verdict, probability)).added
+    fields = policy.edits(checked("abc", verdict, probability)).added
     assert len(dict(fields)) == len(fields)
     return dict(fields)
 
@@ -53,13 +53,13 @@ def test_by_default_spam_is_flagged_as_spamassassin_does() -> None:
 @pytest.mark.parametrize("policy", [DEFAULT, SITE])
 @pytest.mark.parametrize("verdict", Verdict)
 def test_every_field_that_is_written_is_also_removed_from_outside(policy: HeaderPolicy, verdict: Verdict) -> None:
-    edits = policy.edits(Checked("abc", verdict, 0.5, [Clue(b"x", 1.0)]), redirected_from="ann@example.org")
+    edits = policy.edits(checked("abc", verdict, 0.5, [Clue(b"x", 1.0)]), redirected_from="ann@example.org")
 
     assert {name for name, _ in edits.added} <= set(policy.marks.names) <= set(edits.removed_names)
 
 
 def test_the_subject_of_spam_is_tagged() -> None:
-    spam, ham = SITE.edits(SPAM), SITE.edits(Checked("abc", Verdict.HAM, 0.1))
+    spam, ham = SITE.edits(SPAM), SITE.edits(checked("abc", Verdict.HAM, 0.1))
 
     assert (spam.subject_tag, ham.subject_tag) == ("[SPAM]", "")
 
@@ -68,7 +68,7 @@ def test_a_trial_writes_its_own_field_alone_and_changes_nothing_else() -> None:
     headers = HeadersSettings(fields=SITE.headers.fields, subject_tag="[SPAM]", mode="observe")
     trial = HeaderPolicy("default", headers)
 
-    edits = trial.edits(Checked("abc", Verdict.SPAM, 0.99, [Clue(b"x", 1.0)]), redirected_from="ann@example.org")
+    edits = trial.edits(checked("abc", Verdict.SPAM, 0.99, [Clue(b"x", 1.0)]), redirected_from="ann@example.org")
 
     assert [name for name, _ in edits.added] == ["X-Nbstream"]
     assert all(name.startswith("X-Nbstream") for name in edits.removed_names)
@@ -115,7 +115,7 @@ NEWSLETTER = KindScores({"newsletter": 0.75, "ham": 0.25})
 
 
 def test_the_kind_has_a_field_where_one_is_known() -> None:
-    known, learning = (Checked("abc", Verdict.HAM, 0.1, kind=kind) for kind in (NEWSLETTER, KindScores()))
+    known, learning = (checked("abc", Verdict.HAM, 0.1, kind=kind) for kind in (NEWSLETTER, KindScores()))
 
     assert dict(DEFAULT.edits(known).added)["X-Nbstream-Kind"] == "newsletter; probability=0.750000"
     assert "X-Nbstream-Kind" not in dict(DEFAULT.edits(learning).added)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.errors import NbstreamError
     from nbstream.filter import Filter
-    from nbstream.policy.explanation import CountedClue, Explanation
+    from nbstream.policy.check import CountedClue, Explanation
     from nbstream.store.model.model import Model
     from nbstream.terminal import Output
 

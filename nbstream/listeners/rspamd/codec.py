@@ -18,9 +18,10 @@ from nbstream.policy.verdict import Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nbstream.filter.results import Check, FeedbackResult
+    from nbstream.filter.results import FeedbackResult
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.mail.message import Message
+    from nbstream.policy.check import Check
     from nbstream.policy.verdict import Thresholds
     from nbstream.server.api_json import ModelStatus
     from nbstream.store.recent.checked_messages import CheckedMessage

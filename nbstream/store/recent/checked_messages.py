@@ -38,8 +38,8 @@ from nbstream.tokens.tokens import Tokens
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
+    from nbstream.policy.check import Explanation
     from nbstream.policy.envelope import BuildEnvelope
-    from nbstream.policy.explanation import Explanation
     from nbstream.store.model.keys import ModelKeys
     from nbstream.store.settings import MemorySettings
 

@@ -26,7 +26,7 @@ import zstandard
 from nbstream.bayes.clues import Clue, GroupTokens, PackedClues, TokenClues, bytes_of_index
 from nbstream.bayes.novelty import Discount
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.explanation import CountedTokenClues, Explanation
+from nbstream.policy.check import CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
 from nbstream.store.model.ledger import MAX_UNPACKED_BYTES
 from nbstream.tokens.token_groups import NOVELTY_GROUPS

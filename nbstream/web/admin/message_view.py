@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nbstream.delivery.quarantine import QuarantineNote
     from nbstream.filter import FeedbackResult, LearnableMessage
     from nbstream.filter.filter import MessageRecord
-    from nbstream.policy.explanation import Explanation
+    from nbstream.policy.check import Explanation
     from nbstream.policy.verdict import Thresholds
     from nbstream.server.message_service import MessageHandler
     from nbstream.server.quarantine_release import ShownText

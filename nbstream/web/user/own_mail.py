@@ -24,8 +24,8 @@ from nbstream.web.users.held_mail import read_held_message, recipients_of
 if TYPE_CHECKING:
     from nbstream.delivery.quarantine import Quarantine, QuarantineFile
     from nbstream.filter import LearnableMessage
+    from nbstream.policy.check import Explanation
     from nbstream.policy.envelope import RememberedEnvelope
-    from nbstream.policy.explanation import Explanation
     from nbstream.server.runtime import Runtime
     from nbstream.store.recent.message_rows import MessageRow, RowPosition, RowSearch
     from nbstream.web.users.held_mail import HeldMessage, UserOf

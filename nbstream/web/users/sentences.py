@@ -17,7 +17,7 @@ from nbstream.policy.verdict import Verdict
 from nbstream.tokens.private_tokens import are_private
 
 if TYPE_CHECKING:
-    from nbstream.policy.explanation import CountedClue, Explanation
+    from nbstream.policy.check import CountedClue, Explanation
 
 MAX_WORDS = 4
 """How many words of a message are named."""

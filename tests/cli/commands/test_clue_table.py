@@ -7,7 +7,7 @@ import math
 import pytest
 
 from nbstream.cli.commands.explain import render_table
-from nbstream.policy.explanation import Explanation
+from nbstream.policy.check import Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 
 

@@ -1,4 +1,4 @@
-"""Checked messages come back exactly, within the limits, and no check waits for their storage."""
+"""checked messages come back exactly, within the limits, and no check waits for their storage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from redis.asyncio import Redis
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
-from nbstream.policy.explanation import CountedClue, Explanation
+from nbstream.policy.check import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys

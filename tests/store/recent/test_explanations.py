@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nbstream.bayes.clues import GroupTokens
 from nbstream.bayes.novelty import Discount
 from nbstream.errors import StoreIncompatible
-from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
+from nbstream.policy.check import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.store.recent.stored_form import pack_explanation, unpack_explanation
 from nbstream.tokens.tokens import Tokens

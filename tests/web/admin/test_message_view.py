@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from nbstream.bayes.calibration import sigmoid
 from nbstream.mail.message import Message
-from nbstream.policy.explanation import CountedClue, Explanation
+from nbstream.policy.check import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds, shorten_probability
 from nbstream.server.http.access import Role
 from nbstream.store.connection import ConnectionOptions, open_client

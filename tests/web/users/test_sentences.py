@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbstream.policy.explanation import CountedClue, Explanation
+from nbstream.policy.check import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from nbstream.web.users.sentences import describe
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.policy.explanation import CountedClue, CountedTokenClues, Explanation
+from nbstream.policy.check import CountedClue, CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
 from tests.harness.sample_models import sample_message, score_of, trained_counts
 
