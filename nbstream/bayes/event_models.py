@@ -27,8 +27,8 @@ the mean of the posterior under a symmetric Dirichlet prior with that parameter,
 posterior (MAP) under one with ``alpha + 1``.
 
 Rules: pure. All counts are exact, therefore ``unlearn`` with the arguments of a ``learn`` gives back the state
-before it, whatever was learned in between. What cannot be counted, or was never learned as far as the counts show,
-is an error, and changes nothing. A feature that no class has ever seen says nothing.
+before it, whatever was learned in between. What cannot be counted, or would leave a count below 0, is an error,
+and changes nothing. A feature that no class has ever seen says nothing.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class NaiveBayes(ABC, Generic[Features]):
         column = self._column(label)
         left = int(self.messages[column]) + weight
         _require_learned(left >= 0)
-        self._count(features, column, weight, left)
+        self._count(features, column, weight)
         self.messages[column] = left
 
     def _column(self, label: str) -> int:
@@ -110,11 +110,10 @@ class NaiveBayes(ABC, Generic[Features]):
         return self.classes.index(label)
 
     @abstractmethod
-    def _count(self, features: Features, column: int, weight: int, left: int) -> None:
+    def _count(self, features: Features, column: int, weight: int) -> None:
         """Add the features of a message to the counts of a class; ``weight`` is negative to take them back.
 
-        ``left`` is how many messages the class has then. Raises ``TypeError`` for what cannot be counted, and
-        ``ValueError`` where ``left`` messages cannot have the counts that are left; nothing is changed then.
+        Raises an error for what cannot be counted, or was never learned; nothing is changed then.
         """
 
     @abstractmethod
@@ -167,9 +166,6 @@ class _CountTable:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def items(self) -> Iterable[tuple[Hashable, NDArray[np.int64]]]:
-        return self._rows.items()
-
     def __getitem__(self, feature: Hashable) -> NDArray[np.int64]:
         return self._rows.get(feature, self._zeros)
 
@@ -195,12 +191,10 @@ class MultinomialNB(NaiveBayes[Iterable[Hashable]]):
         self._counts = _CountTable(len(classes))
         self._occurrences = np.zeros(len(classes), dtype=np.int64)
 
-    def _count(self, features: Iterable[Hashable], column: int, weight: int, left: int) -> None:
+    def _count(self, features: Iterable[Hashable], column: int, weight: int) -> None:
         changes = {token: count * weight for token, count in _bag(features).items()}
-        occurrences = self._occurrences[column] + sum(changes.values())
-        _require_learned(left > 0 or occurrences == 0)
         self._counts.add(changes, column)
-        self._occurrences[column] = occurrences
+        self._occurrences[column] += sum(changes.values())
 
     def _contributions(self, features: Iterable[Hashable]) -> Mapping[Hashable, NDArray[np.float64]]:
         all_tokens = self._occurrences + self.alpha * len(self._counts)
@@ -227,12 +221,8 @@ class BernoulliNB(NaiveBayes[Iterable[Hashable]]):
         self._counts = _CountTable(len(classes))
         self._cached_baseline: NDArray[np.float64] | None = None
 
-    def _count(self, features: Iterable[Hashable], column: int, weight: int, left: int) -> None:
-        changes = dict.fromkeys(_tokens(features), weight)
-        if weight < 0:  # this reads the whole vocabulary
-            after = (row[column] + changes.get(token, 0) for token, row in self._counts.items())
-            _require_learned(all(count <= left for count in after))
-        self._counts.add(changes, column)
+    def _count(self, features: Iterable[Hashable], column: int, weight: int) -> None:
+        self._counts.add(dict.fromkeys(_tokens(features), weight), column)
         self._cached_baseline = None
 
     def _baseline(self) -> NDArray[np.float64]:
@@ -264,20 +254,16 @@ class CategoricalNB(NaiveBayes[Mapping[Any, Hashable]]):
         self.alpha = require_not_negative(alpha)
         self._attributes: defaultdict[Hashable, _CountTable] = defaultdict(lambda: _CountTable(len(classes)))
 
-    def _count(self, features: Mapping[Any, Hashable], column: int, weight: int, left: int) -> None:
-        values = set(_mapping(features).items())  # an unhashable value is refused before anything is counted
+    def _count(self, features: Mapping[Any, Hashable], column: int, weight: int) -> None:
+        values = set(features.items())  # an unhashable value is refused before anything is counted
         _require_learned(all(self._attributes[name][value][column] + weight >= 0 for name, value in values))
-        if weight < 0:
-            known = self._attributes.items()
-            after = (counts.total()[column] + weight * (name in features) for name, counts in known)
-            _require_learned(all(count <= left for count in after))
         for name, value in values:
             self._attributes[name].add({value: weight}, column)
 
     def _contributions(self, features: Mapping[Any, Hashable]) -> Mapping[Hashable, NDArray[np.float64]]:
         known = {
             attribute: (self._attributes[attribute], value)
-            for attribute, value in _mapping(features).items()
+            for attribute, value in features.items()
             if attribute in self._attributes
         }
         return {
@@ -305,22 +291,19 @@ class GaussianNB(NaiveBayes[Mapping[Any, float]]):
             lambda: [(0, Fraction(0), Fraction(0))] * len(classes)
         )
 
-    def _count(self, features: Mapping[Any, float], column: int, weight: int, left: int) -> None:
-        exact = {
-            name: Fraction(number) for name, number in _mapping(features).items()
-        }  # refuses what is not finite
-        after = {name: moments[column] for name, moments in self._moments.items()} if weight < 0 else {}
-        for name, x in exact.items():
-            n, sx, sxx = self._moments[name][column]
+    def _count(self, features: Mapping[Any, float], column: int, weight: int) -> None:
+        after: dict[Any, tuple[int, Fraction, Fraction]] = {}
+        for name, number in features.items():
+            (n, sx, sxx), x = self._moments[name][column], Fraction(number)  # refuses what is not finite
             after[name] = n + weight, sx + weight * x, sxx + weight * x * x
-        _require_learned(all(moments[0] <= left and _are_moments(moments) for moments in after.values()))
+        _require_learned(all(map(_are_moments, after.values())))
         for name, moments in after.items():
             self._moments[name][column] = moments
 
     def _contributions(self, features: Mapping[Any, float]) -> Mapping[Hashable, NDArray[np.float64]]:
         return {
             name: np.array([self._log_density(x, *moments) for moments in self._moments[name]])
-            for name, x in _mapping(features).items()
+            for name, x in features.items()
             if name in self._moments and all(n > 0 for n, _, _ in self._moments[name])
         }
 
@@ -340,12 +323,6 @@ def _tokens(features: Iterable[Hashable]) -> Iterable[Hashable]:
 def _bag(features: Iterable[Hashable]) -> Mapping[Hashable, int]:
     """Return how often each token occurs; raises an error for what is no whole number."""
     return {token: _whole(count, 0) for token, count in Counter(_tokens(features)).items()}
-
-
-def _mapping(features: Features) -> Features:
-    if not isinstance(features, Mapping):
-        raise TypeError(f"features must be a mapping of names to values: {features!r}")
-    return features
 
 
 def _whole(number: int, least: int) -> int:

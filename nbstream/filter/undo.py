@@ -38,12 +38,22 @@ class UndoableChange:
     is_selected: bool
 
 
+class UndoOutcome(StrEnum):
+    """What became of a change, or would become of it."""
+
+    WOULD_BE_TAKEN_BACK = "would be taken back"
+    TAKEN_BACK = "taken back"
+    ALREADY_SO = "already so"
+    STAYS = "stays"
+
+
 @dataclass(frozen=True, slots=True)
-class IrreversibleChange:
-    """A selected change that cannot be undone, and the reason."""
+class ChangeOutcome:
+    """What became of one change of a message; ``why`` is empty where it needs no reason."""
 
     change: HistoryChange
-    reason: str
+    outcome: UndoOutcome
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,7 @@ class UndoPlan:
     """The selected changes of one message that are undone, and those that cannot be; both newest first."""
 
     reversible: tuple[HistoryChange, ...]
-    irreversible: tuple[IrreversibleChange, ...]
+    irreversible: tuple[ChangeOutcome, ...]
 
 
 def plan_undo(version: str | None, changes: Sequence[UndoableChange]) -> UndoPlan:
@@ -60,7 +70,7 @@ def plan_undo(version: str | None, changes: Sequence[UndoableChange]) -> UndoPla
     ``changes`` are all changes of the message since the oldest selected one, newest first, whoever made them.
     """
     reversible: list[HistoryChange] = []
-    irreversible: list[IrreversibleChange] = []
+    irreversible: list[ChangeOutcome] = []
     other: HistoryChange | None = None  # the next later change that is not selected
     for undoable in changes:
         change = undoable.change
@@ -70,7 +80,7 @@ def plan_undo(version: str | None, changes: Sequence[UndoableChange]) -> UndoPla
             reversible.append(change)
             version = change.former_version
         else:
-            irreversible.append(IrreversibleChange(change, _reason(version, other)))
+            irreversible.append(ChangeOutcome(change, UndoOutcome.STAYS, _reason(version, other)))
     return UndoPlan(tuple(reversible), tuple(irreversible))
 
 
@@ -137,7 +147,8 @@ async def prepare_undo(model: Model, message_key: str, changes: Sequence[Undoabl
     newest = await model.history.record(plan.reversible[0].id)
     oldest = await model.history.record(plan.reversible[-1].id)
     if newest is None or oldest is None:
-        trimmed = [IrreversibleChange(change, "no longer in the history") for change in plan.reversible]
+        why = "no longer in the history"
+        trimmed = [ChangeOutcome(change, UndoOutcome.STAYS, why) for change in plan.reversible]
         return MessageUndo(message_key, UndoPlan((), (*trimmed, *plan.irreversible)), entry, entry)
     return MessageUndo(message_key, plan, entry, oldest.former, newest.note.after, oldest.note.before)
 
@@ -160,25 +171,6 @@ async def apply_undo(model: Model, undo: MessageUndo, actor: str) -> bool:
 
 def _entry_version(entry: LedgerEntry | None) -> str | None:
     return entry.version if entry else None
-
-
-class UndoOutcome(StrEnum):
-    """What became of a change, or would become of it."""
-
-    WOULD_BE_TAKEN_BACK = "would be taken back"
-    TAKEN_BACK = "taken back"
-    ALREADY_SO = "already so"
-    STAYS = "stays"
-
-
-@dataclass(frozen=True, slots=True)
-class ChangeOutcome:
-    """What became of one change of a message; ``why`` is empty where it needs no reason."""
-
-    message_key: str
-    change: HistoryChange
-    outcome: UndoOutcome
-    why: str = ""
 
 
 async def undo_changes(
@@ -208,11 +200,7 @@ async def undo_changes(
 
 
 def _change_outcomes(message_undo: MessageUndo, done: UndoOutcome, why: str) -> Iterator[ChangeOutcome]:
-    key = message_undo.message_key
+    outcome = (done, why) if message_undo.changes_ledger else (UndoOutcome.ALREADY_SO, "")
     for change in message_undo.plan.reversible:
-        if message_undo.changes_ledger:
-            yield ChangeOutcome(key, change, done, why)
-        else:
-            yield ChangeOutcome(key, change, UndoOutcome.ALREADY_SO)
-    for irreversible in message_undo.plan.irreversible:
-        yield ChangeOutcome(key, irreversible.change, UndoOutcome.STAYS, irreversible.reason)
+        yield ChangeOutcome(change, *outcome)
+    yield from message_undo.plan.irreversible

@@ -122,14 +122,6 @@ def test_a_text_is_no_bag_of_tokens(model: MultinomialNB | BernoulliNB) -> None:
     assert model.messages.tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("model", [CategoricalNB(CLASSES), GaussianNB(CLASSES)], ids=IDS[2:])
-def test_what_has_no_names_is_no_set_of_attributes(model: Any) -> None:
-    for features in (["x", "y"], "xy", None):
-        with pytest.raises(TypeError, match="must be a mapping"):
-            model.learn(features, "spam")
-    assert model.messages.tolist() == [0, 0, 0]
-
-
 def test_a_text_is_no_list_of_classes() -> None:
     for text in ("ab", b"ab"):
         with pytest.raises(TypeError, match="must be several labels"):
@@ -179,35 +171,6 @@ def test_a_number_that_was_never_learned_cannot_be_unlearned() -> None:
             model.unlearn({"x": x}, "spam", 2)
     with pytest.raises(ValueError, match="never learned"):
         model.unlearn({"x": 9.0}, "spam")
-
-
-@pytest.mark.parametrize(("make", "features"), MODELS, ids=IDS)
-@given(data=st.data())
-def test_a_class_without_messages_has_no_counts(
-    make: Callable[[], Any], features: st.SearchStrategy[Any], data: st.DataObject
-) -> None:
-    model, message = make(), data.draw(features.filter(bool))
-    model.learn(message, "spam")
-    before = model.probabilities(message)
-
-    with pytest.raises(ValueError, match="never learned"):
-        model.unlearn(type(message)(), "spam")
-
-    assert model.probabilities(message) == before
-    model.unlearn(message, "spam")
-    assert model.messages.tolist() == [0, 0, 0]
-
-
-def test_a_class_has_no_more_messages_with_a_feature_than_messages() -> None:
-    features: dict[str, Any] = {"prize": 1.0}
-    models: list[Any] = [BernoulliNB(CLASSES), CategoricalNB(CLASSES), GaussianNB(CLASSES)]
-    for model in models:
-        model.learn(features, "spam", 2)
-        model.learn({}, "spam")
-        model.unlearn({}, "spam")
-        with pytest.raises(ValueError, match="never learned"):
-            model.unlearn({}, "spam")
-        model.unlearn(features, "spam", 2)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""checked messages, made up and written as a daemon does it, but without being checked."""
+"""Checked messages, made up and written as a daemon does it, but without being checked."""
 
 from __future__ import annotations
 

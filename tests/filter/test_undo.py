@@ -169,5 +169,5 @@ async def test_an_expired_ledger_entry_makes_a_change_irreversible(model: Model)
 
     (message_undo,) = await undo(model, HistorySelection())
 
-    assert [refusal.reason for refusal in message_undo.plan.irreversible] == ["its ledger entry has expired"]
+    assert [refusal.why for refusal in message_undo.plan.irreversible] == ["its ledger entry has expired"]
     assert await stored(model) == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nbstream.filter.undo import IrreversibleChange, UndoableChange, UndoPlan, plan_undo
+from nbstream.filter.undo import ChangeOutcome, UndoableChange, UndoOutcome, UndoPlan, plan_undo
 from nbstream.store.model.history import HistoryChange, LessonNote
 from tests.harness.lessons import NOTE
 
@@ -39,7 +39,7 @@ def summary(plan: UndoPlan) -> tuple[list[str], list[str]]:
     """The numbers of the changes that are undone, and of those that are not, with the reason."""
     return (
         [change.id.decode()[:-2] for change in plan.reversible],
-        [f"{refusal.change.id.decode()[:-2]}: {refusal.reason}" for refusal in plan.irreversible],
+        [f"{refusal.change.id.decode()[:-2]}: {refusal.why}" for refusal in plan.irreversible],
     )
 
 
@@ -84,5 +84,5 @@ def test_an_irreversible_change_is_reported_with_its_reason() -> None:
     (change,) = history("A:v1")
 
     assert plan_undo("v2", [change]).irreversible == (
-        IrreversibleChange(change.change, "its ledger entry is not the one of the history"),
+        ChangeOutcome(change.change, UndoOutcome.STAYS, "its ledger entry is not the one of the history"),
     )

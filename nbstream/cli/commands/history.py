@@ -117,14 +117,14 @@ def _describe_outcome(outcome: ChangeOutcome) -> str:
     change = outcome.change
     who = f"{change.note.source} {change.note.actor}".rstrip()
     result = f"{outcome.outcome}: {outcome.why}" if outcome.why else outcome.outcome
-    return f"{local_time(change.at)}  {outcome.message_key}  {change.description}  {who}  {result}"
+    return f"{local_time(change.at)}  {outcome.change.message_key}  {change.description}  {who}  {result}"
 
 
 def _outcome_to_json(outcome: ChangeOutcome) -> dict[str, object]:
     change = outcome.change
     return {
         "time": iso_time(change.at),
-        "id": outcome.message_key,
+        "id": outcome.change.message_key,
         "change": change.description,
         "source": change.note.source,
         "actor": change.note.actor,

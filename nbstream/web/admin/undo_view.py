@@ -90,7 +90,7 @@ class UndoView(View):
         return {
             "confirmed": _what_was_shown(wanted, selection, outcomes),
             "outcomes": outcomes[:_SHOWN],
-            "rows": await self._find_rows({outcome.message_key for outcome in outcomes[:_SHOWN]}),
+            "rows": await self._find_rows({outcome.change.message_key for outcome in outcomes[:_SHOWN]}),
             "done": describe_undo(counts),
             "hidden": max(0, len(outcomes) - _SHOWN),
             "undoable": counts[UndoOutcome.WOULD_BE_TAKEN_BACK],

@@ -1,4 +1,4 @@
-"""checked messages come back exactly, within the limits, and no check waits for their storage."""
+"""Checked messages come back exactly, within the limits, and no check waits for their storage."""
 
 from __future__ import annotations
 
