@@ -57,20 +57,6 @@ class PlannedLesson(Lesson):
         entry = self.new or self.old
         return entry.kind if entry else ""
 
-    def result(self, after: Check, contradiction: Contradiction | None = None) -> FeedbackResult:
-        """Return the result once the lesson is made; ``after`` is the check of its message then."""
-        former = entry_of_people(self.old)
-        return FeedbackResult(
-            self.outcome,
-            self.label,
-            self.before,
-            after,
-            contradiction,
-            was_automatic=self.outcome is FeedbackOutcome.UNLEARNED and former is None,
-            kind=self.kind,
-            former_class_name=former.column if former else None,
-        )
-
 
 class Feedback(NamedTuple):
     """What somebody says of a message: the class that it is learned into; without one it is taken back."""
@@ -124,8 +110,17 @@ class LessonPlanner:
 
     def result(self, planned: PlannedLesson, after: Check, source: FeedbackSource) -> FeedbackResult:
         """Return the result of a lesson that is made; ``after`` is the check of its message then."""
-        contradiction = self._contradiction(after, planned.new, source) if planned.new else None
-        return planned.result(after, contradiction)
+        former = entry_of_people(planned.old)
+        return FeedbackResult(
+            planned.outcome,
+            planned.label,
+            planned.before,
+            after,
+            self._contradiction(after, planned.new, source) if planned.new else None,
+            was_automatic=planned.outcome is FeedbackOutcome.UNLEARNED and former is None,
+            kind=planned.kind,
+            former_class_name=former.column if former else None,
+        )
 
     def _contradiction(self, check: Check, entry: LedgerEntry, source: FeedbackSource) -> Contradiction | None:
         """Return how ``source`` may reinforce the label of the entry, where the check contradicts it."""

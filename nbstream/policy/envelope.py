@@ -8,7 +8,7 @@ kept, and nothing else of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.mail import header_fields
@@ -34,35 +34,13 @@ _MAX_FIELD_BYTES = 16 * MAX_FIELD_LENGTH  # an encoded word of 75 bytes may have
 
 
 @dataclass(frozen=True, slots=True)
-class Addresses:
-    """The sender of a message and its recipients, as its client has named them.
-
-    ``sender`` is None where it is not known, and empty for the null sender. ``recipients`` are at most
-    ``MAX_RECIPIENTS`` of ``recipient_count``.
-    """
-
-    sender: str | None = None
-    recipients: tuple[str, ...] = ()
-    recipient_count: int = 0
-
-    @classmethod
-    def of(cls, sender: str | None, recipients: Sequence[str]) -> Addresses:
-        """Return the addresses of a message to all these recipients, each cut to its longest length."""
-        return cls(
-            None if sender is None else sender[:MAX_ADDRESS_LENGTH],
-            tuple([recipient[:MAX_ADDRESS_LENGTH] for recipient in recipients[:MAX_RECIPIENTS]]),
-            len(recipients),
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class RememberedEnvelope:
     """The envelope of a checked message, and what was done with it.
 
-    ``sender`` and the recipients are those of ``Addresses``; a row that is read has those of former checks too.
-    ``subject`` and ``header_from``, what people know as From, are decoded, and None where the message has none.
-    ``action`` has the kinds of the actions that were
-    taken, the mildest first, and is empty where a program asked that acts itself.
+    ``sender`` is None where it is not known, and empty for the null sender. ``recipients`` are at most
+    ``MAX_RECIPIENTS`` of ``recipient_count``; a row that is read has those of former checks too. ``subject`` and
+    ``header_from``, what people know as From, are decoded, and None where the message has none. ``action`` has the
+    kinds of the actions that were taken, the mildest first, and is empty where a program asked that acts itself.
     """
 
     listener: str
@@ -73,6 +51,23 @@ class RememberedEnvelope:
     action: str = ""
     header_from: str | None = None
 
+    @classmethod
+    def of(
+        cls, listener: str, sender: str | None, recipients: Sequence[str], action: str = ""
+    ) -> RememberedEnvelope:
+        """Return the envelope of a message whose header is not read yet; each address is cut."""
+        return cls(
+            listener,
+            None if sender is None else sender[:MAX_ADDRESS_LENGTH],
+            tuple([recipient[:MAX_ADDRESS_LENGTH] for recipient in recipients[:MAX_RECIPIENTS]]),
+            len(recipients),
+            action=action,
+        )
+
+    def with_header(self, head: bytes) -> RememberedEnvelope:
+        """Return the envelope with what the message says that begins with ``head``."""
+        return replace(self, subject=read_field(head, "subject"), header_from=read_field(head, "from"))
+
 
 BuildEnvelope: TypeAlias = "Callable[[], RememberedEnvelope]"
 """Builds the envelope of a check, once the check is decided."""
@@ -81,19 +76,6 @@ BuildEnvelope: TypeAlias = "Callable[[], RememberedEnvelope]"
 def head_of(message: Message) -> bytes:
     """Return the beginning of a message in which its fields are looked for; that is no copy of most messages."""
     return b"" if message.is_bare_text else message.raw[:MAX_HEAD_BYTES]
-
-
-def make_envelope(listener: str, addresses: Addresses, head: bytes, action: str = "") -> RememberedEnvelope:
-    """Return the envelope of the message that begins with ``head``."""
-    return RememberedEnvelope(
-        listener,
-        addresses.sender,
-        addresses.recipients,
-        addresses.recipient_count,
-        read_field(head, "subject"),
-        action,
-        read_field(head, "from"),
-    )
 
 
 def read_field(head: bytes, name: str) -> str | None:

@@ -183,22 +183,6 @@ class RecipientRuleSettings(Section):
     """The actions for these recipients, with the keys of ``actions``."""
 
 
-def _surplus_budget_problems(
-    rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None
-) -> list[RuleProblem]:
-    """Return the problems of the budgets that are too many: more than ``MAX_BUDGETS``."""
-    rates = {verdict.max_false_positive_rate if verdict else None, None}
-    text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
-    problems: list[RuleProblem] = []
-    for position, rule in enumerate(rules):
-        rate = rule.verdict.max_false_positive_rate
-        if rate in rates or len(rates) <= MAX_BUDGETS:
-            rates.add(rate)
-        else:
-            problems.append(((position, "verdict", "max_false_positive_rate"), text, rate))
-    return problems
-
-
 _MAIL_ADDRESS = re.compile(r"[^\s<>@\x00-\x1f\x7f]{1,64}@[^\s<>@\x00-\x1f\x7f]{1,253}")
 
 
@@ -232,19 +216,6 @@ class ListsSettings(Section):
 
     block: Senders = ()
     """Mail with one of these senders in From or the envelope is spam. A user's list decides before these lists."""
-
-    @field_validator("block")
-    @classmethod
-    def _not_allowed_too(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        allowed = set(info.data.get("allow", ()))
-        problems: list[RuleProblem] = [
-            ((position,), "must not be in lists.allow too", sender)
-            for position, sender in enumerate(value)
-            if sender in allowed
-        ]
-        if problems:
-            raise located_error(problems)
-        return value
 
 
 class FeedbackSettings(Section):
@@ -299,37 +270,19 @@ class FeedbackSettings(Section):
         return [f"feedback.allow_from: {network} is everybody: strangers may teach" for network in everybody]
 
 
-def _feedback_addresses(feedback: FeedbackSettings) -> set[str]:
-    return set(map(canonical_address, feedback.addresses.values()))
-
-
-def feedback_action_problems(
-    actions: ActionsSettings, key: KeyPath, feedback: FeedbackSettings | None
-) -> list[RuleProblem]:
-    """Return the problems of the actions, below ``key``, that would redirect mail to a feedback address."""
-    if feedback is None:
-        return []
-    return [
-        ((*key, name), "must be redirected to no feedback address: it would be learned there", str(action))
-        for name, action in actions
-        if canonical_address(action.address) in _feedback_addresses(feedback)
-    ]
-
-
-def rule_problems(
-    rules: Sequence[RecipientRuleSettings],
-    verdict: VerdictSettings | None,
-    feedback: FeedbackSettings | None,
-) -> list[RuleProblem]:
-    """Return the problems of all rules together, under a top with these sections."""
+def rule_problems(rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None) -> list[RuleProblem]:
+    """Return the problems of all rules together, under a top with this section."""
     if len(rules) > MAX_RECIPIENT_RULES:
         return [((), f"must be a list of at most {MAX_RECIPIENT_RULES} rules", f"{len(rules)} rules")]
-    problems = _surplus_budget_problems(rules, verdict)
+    rates = {verdict.max_false_positive_rate if verdict else None, None}
+    text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
+    problems: list[RuleProblem] = []
     for position, rule in enumerate(rules):
-        problems += feedback_action_problems(rule.actions, (position, "actions"), feedback)
-        if feedback and canonical_address(rule.match.text) in _feedback_addresses(feedback):
-            text = "must match an address that mail is delivered to: this is a feedback address"
-            problems.append(((position, "match"), text, rule.match.text))
+        rate = rule.verdict.max_false_positive_rate
+        if rate in rates or len(rates) <= MAX_BUDGETS:
+            rates.add(rate)
+        else:
+            problems.append(((position, "verdict", "max_false_positive_rate"), text, rate))
     return problems
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
 from nbstream.mail import header_fields
 from nbstream.mail.lines import split_at_line_ends
-from nbstream.policy.envelope import Addresses, head_of, make_envelope
+from nbstream.policy.envelope import RememberedEnvelope, head_of
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, RecipientCase, group_recipients
 from nbstream.policy.sender_lists import NO_LOOKUP
 from nbstream.policy.verdict import Action, ActionKind
@@ -175,13 +175,11 @@ class Decider:
             lookup = NO_LOOKUP if check.is_canary else self._runtime.sender_lists.look_up(message, sender)
             groups = await self._recipient_groups(checks, recipients, filters, lookup)
             decided = [self._decided_group(checks, group, impossible) for group in groups]
-            addresses = Addresses.of(sender.address or "", [recipient.address for recipient in recipients])
+            addresses = [recipient.address for recipient in recipients]
             actions = _kinds(group.action for group in decided) or ""
-            filters[0].report(
-                _check_of(groups[0].decision, checks),
-                seconds,
-                partial(make_envelope, listener, addresses, head_of(message), actions),
-            )
+            envelope = RememberedEnvelope.of(listener, sender.address or "", addresses, actions)
+            check = _check_of(groups[0].decision, checks)
+            filters[0].report(check, seconds, partial(envelope.with_header, head_of(message)))
         except Exception as error:
             is_fault = not isinstance(error, NbstreamError)
             self._observer.filter_failed("error" if is_fault else "store")

@@ -18,7 +18,7 @@ from nbstream import errors
 from nbstream.errors import StoreRefuses
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
-from nbstream.policy.envelope import Addresses, head_of, make_envelope
+from nbstream.policy.envelope import RememberedEnvelope, head_of
 from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.recipient_rules import RecipientCase
 from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, Sender
@@ -200,8 +200,8 @@ class MessageHandler:
             check = check.for_others()
         if len(checks) > 1:
             check = check.without_clues()
-        addresses = Addresses.of(sender.address, recipients)
-        filters[0].report(check, seconds, partial(make_envelope, self._listener_name, addresses, head_of(message)))
+        envelope = RememberedEnvelope.of(self._listener_name, sender.address, recipients)
+        filters[0].report(check, seconds, partial(envelope.with_header, head_of(message)))
         self.runtime.note_if_sent(message, sender, recipients, check)
         return check
 

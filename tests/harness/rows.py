@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from nbstream.policy.envelope import Addresses, RememberedEnvelope
+from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.message_rows import MessageRow, recipient_indices
@@ -24,10 +24,7 @@ def envelope(
     recipients: Sequence[str] = ("bob@y.example",),
     subject: str | None = "hello",
 ) -> RememberedEnvelope:
-    addresses = Addresses.of(sender, recipients)
-    return RememberedEnvelope(
-        "smtp", addresses.sender, addresses.recipients, addresses.recipient_count, subject, "pass"
-    )
+    return replace(RememberedEnvelope.of("smtp", sender, recipients, "pass"), subject=subject)
 
 
 def message_id(number: int) -> str:

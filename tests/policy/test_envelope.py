@@ -11,10 +11,8 @@ from nbstream.policy.envelope import (
     MAX_FIELD_LENGTH,
     MAX_HEAD_BYTES,
     MAX_RECIPIENTS,
-    Addresses,
     RememberedEnvelope,
     head_of,
-    make_envelope,
     read_field,
 )
 
@@ -47,7 +45,8 @@ def test_any_subject_is_read_and_bounded(value: bytes, times: int) -> None:
 def test_addresses_are_cut_and_the_first_recipients_are_kept(
     sender: str | None, recipients: list[str], times: int
 ) -> None:
-    addresses = Addresses.of(sender and sender * times, [recipient * times for recipient in recipients])
+    many = [recipient * times for recipient in recipients]
+    addresses = RememberedEnvelope.of("smtp", sender and sender * times, many)
 
     assert addresses.recipient_count == len(recipients)
     assert len(addresses.recipients) == min(len(recipients), MAX_RECIPIENTS)
@@ -59,9 +58,9 @@ def test_addresses_are_cut_and_the_first_recipients_are_kept(
 
 
 def test_an_envelope_has_what_is_known() -> None:
-    addresses = Addresses.of("", ["ann@x.example"])
-
+    envelope = RememberedEnvelope.of("smtp", "", ["ann@x.example"], "pass")
     head = b"Subject: hi\r\nFrom: =?utf-8?q?Zo=C3=AB?= <zoe@x.example>\r\n\r\n"
-    assert make_envelope("smtp", addresses, head, "pass") == RememberedEnvelope(
+
+    assert envelope.with_header(head) == RememberedEnvelope(
         "smtp", "", ("ann@x.example",), 1, "hi", "pass", "Zo\u00eb <zoe@x.example>"
     )

@@ -264,14 +264,6 @@ class Settings(Section):
             raise located_error(problems)
         return value
 
-    @field_validator("actions")
-    @classmethod
-    def _no_redirect_to_feedback(cls, value: ActionsSettings, info: ValidationInfo) -> ActionsSettings:
-        problems = inheritance.feedback_action_problems(value, (), info.data.get("feedback"))
-        if problems:
-            raise located_error(problems)
-        return value
-
     @field_validator("recipients", mode="before")
     @classmethod
     def _inherit_from_top(cls, value: object, info: ValidationInfo) -> object:
@@ -282,7 +274,7 @@ class Settings(Section):
     def _check_recipient_rules(
         cls, value: tuple[RecipientRuleSettings, ...], info: ValidationInfo
     ) -> tuple[RecipientRuleSettings, ...]:
-        problems = inheritance.rule_problems(value, *(info.data.get(key) for key in ("verdict", "feedback")))
+        problems = inheritance.rule_problems(value, info.data.get("verdict"))
         if problems:
             raise located_error(problems)
         return value

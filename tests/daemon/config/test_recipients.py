@@ -67,10 +67,6 @@ def test_the_quarantine_is_in_the_state_folder_unless_elsewhere(tmp_path: Path) 
         ("actions: {spam: true}", "1: actions.spam: found true, must be pass, quarantine, redirect:ADDRESS,"),
         ("actions: {spam: 'redirect:'}", "1: actions.spam: found 'redirect:', must be redirect:ADDRESS with a"),
         (
-            "actions: {ham: 'redirect:SPAM@nbstream.invalid'}",
-            "1: actions.ham: found 'redirect:SPAM@nbstream.invalid', must be redirected to no feedback address",
-        ),
-        (
             "actions: {maybe: pass}",
             "1: actions.maybe: found an unknown key, must be one of ham, unsure, spam, reject",
         ),
@@ -108,20 +104,12 @@ def test_the_quarantine_is_in_the_state_folder_unless_elsewhere(tmp_path: Path) 
             "1: recipients[0].actions.spam: found 'bounce', must be pass,",
         ),
         (
-            "recipients: [{match: '*', actions: {spam: 'redirect:ham@nbstream.invalid'}}]",
-            "1: recipients[0].actions.spam: found 'redirect:ham@nbstream.invalid', must be redirected to no",
-        ),
-        (
             "recipients: [{match: '*', verdict: {unsure: 0.995}}]",
             "1: recipients[0].verdict.spam: found 0.99 (inherited), must be at least verdict.unsure (0.995)",
         ),
         (
             "verdict: {unsure: 0.2, spam: 0.4}\nrecipients:\n- {match: '*', verdict: {spam: 0.1}}",
             "3: recipients[0].verdict.spam: found 0.1, must be at least verdict.unsure (0.2)",
-        ),
-        (
-            "recipients: [{match: Spam@nbstream.invalid}]",
-            "1: recipients[0].match: found 'Spam@nbstream.invalid', must match an address that mail",
         ),
         (
             f"recipients: [{', '.join(f'{{match: a{n}@x}}' for n in range(201))}]",
@@ -163,13 +151,10 @@ def budgets(count: int) -> str:
     return "\n".join(["verdict: {max_false_positive_rate: 0.005}", "recipients:", *rules])
 
 
-def test_an_entry_of_a_sender_list_has_one_form_and_one_list(tmp_path: Path) -> None:
+def test_an_entry_of_a_sender_list_has_one_form(tmp_path: Path) -> None:
     settings = read(tmp_path, 'lists: {allow: ["*@Partner.example", 192.0.2.7], block: ["x@partner.example"]}')
 
     assert settings.lists.allow == ("partner.example", "192.0.2.7/32")
-    assert refused(tmp_path, "lists:\n  allow: [a.example]\n  block:\n    - b.example\n    - '@a.example'\n") == [
-        "5: lists.block[1]: found 'a.example', must not be in lists.allow too"
-    ]
     (problem,) = refused(tmp_path, "lists: {allow: [partner]}")
     assert problem.startswith(
         "1: lists.allow[0]: found 'partner', must be an address (ann@example.org), a domain (example.org), "
