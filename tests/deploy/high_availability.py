@@ -28,7 +28,7 @@ class DeployedSet(SentinelSet):
         for group in (self.servers, self.sentinels):
             port = free_port(group[0].host)
             for server in group:
-                server.port = server.port = port
+                server.port = port
 
     def own(self, text: str, folder: Path) -> str:
         """Return the text of a file with addresses, ports and paths of this set."""

@@ -26,7 +26,7 @@ from tools.completion import INSTALLED
 
 ROOT = DEPLOY.parent
 MANUALS = ("share/man/man1/nbstream.1", "share/man/man5/nbstream.yaml.5")
-pytestmark = pytest.mark.soak  # `make release` runs these; tests/handbook installs a fresh clone
+pytestmark = pytest.mark.soak  # `make release` runs these; tests/handbook has a fresh clone
 PRIZE = "Subject: You have won\n\nClaim your free prize now, this offer ends today.\n"
 
 

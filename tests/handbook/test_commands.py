@@ -8,6 +8,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -49,11 +50,16 @@ def steps_printed(text: str, folder: Path) -> str:
         )
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    """A folder with what a fresh clone has, and the native library, where it is built."""
+@pytest.fixture(params=["installed", pytest.param("fresh", marks=pytest.mark.soak)])
+def clone(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with what a clone has, and the native library, where it is built; fresh, or after `make test`."""
     made_here = ".git", ".venv*", ".*_cache", ".hypothesis", ".fuzz", "__pycache__", "target", "dist", "site"
-    return shutil.copytree(ROOT, tmp_path / "clone", ignore=shutil.ignore_patterns(*made_here))
+    folder = shutil.copytree(ROOT, tmp_path / "clone", ignore=shutil.ignore_patterns(*made_here))
+    if request.param == "installed" and Path(sys.prefix, "run.stamp").exists():
+        (folder / ".venv").symlink_to(sys.prefix)
+        for name in ("pyproject.toml", ".ci/constraints.txt"):
+            os.utime(folder / name, (0, 0))  # so that nothing is installed into what the tests run in
+    return folder
 
 
 @contextmanager
@@ -64,7 +70,7 @@ def made(command: str, clone: Path, home: Path, until: str) -> Iterator[None]:
     process = subprocess.Popen(
         words,
         cwd=clone,
-        env={**environment, "HOME": str(home), "PIP_NO_COMPILE": "1"},  # what runs is compiled then
+        env={**environment, "HOME": str(home)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -85,7 +91,7 @@ def made(command: str, clone: Path, home: Path, until: str) -> Iterator[None]:
 
 
 @pytest.mark.timeout(600)  # pip installs what the daemon needs
-def test_each_command_of_the_readme_works_as_pasted_in_a_fresh_clone(
+def test_each_command_of_the_readme_works_as_pasted_in_a_clone(
     clone: Path, tmp_path: Path, redis_binary: Path
 ) -> None:
     text = README.read_text()
