@@ -98,7 +98,7 @@ class Runtime:
         if self.own_filters is None or not user:
             return self.spam_filter
         try:
-            return await self.own_filters.for_teacher(user)
+            return await self.own_filters.for_user(user)
         except Exception as error:
             self.spam_filter.report_failed_feedback(label, source, error)
             raise

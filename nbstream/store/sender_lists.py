@@ -117,12 +117,8 @@ class FollowedSenderLists(Followed):
         super().__init__(keys.sender_list_changes)
         self._client = client
         self._keys = keys
-        self._lists: dict[str, OwnerList] = {}
-
-    @property
-    def by_owner(self) -> Mapping[str, OwnerList]:
-        """The lists that have entries, by their owners; the content of this mapping changes."""
-        return self._lists
+        self.by_owner: dict[str, OwnerList] = {}
+        """The lists that have entries, by their owners; it is the same mapping at all times."""
 
     async def load(self) -> None:
         """Read all lists."""
@@ -131,7 +127,7 @@ class FollowedSenderLists(Followed):
             scan = self._client.zscan_iter(self._keys.sender_list_owners, count=1000)
             owners = dict.fromkeys([owner async for owner, _ in scan])  # a scan may give one twice
             lists = await self._read(list(owners))
-        self._lists.clear()
+        self.by_owner.clear()
         self._take_over(lists)
         self.position = position_of(*last[0]) if last else NO_CHANGE
 
@@ -149,9 +145,9 @@ class FollowedSenderLists(Followed):
         self.position = position_of(*entries[-1])
 
     def _take_over(self, lists: Mapping[str, OwnerList]) -> None:
-        self._lists.update(lists)
+        self.by_owner.update(lists)
         for owner in [owner for owner in lists if not lists[owner]]:
-            del self._lists[owner]
+            del self.by_owner[owner]
 
     async def _read(self, owners: Sequence[bytes]) -> dict[str, OwnerList]:
         lists = {}

@@ -23,7 +23,7 @@ async def test_an_id_means_what_the_user_himself_has_taught_even_where_it_is_not
         mailbox = FeedbackMailbox(
             make_runtime(site.common, own_filters=site.filters), DaemonMetrics.create(PYTHON).filter
         )
-        lesson = await (await site.filters.for_teacher(ANN)).learn(NEWS, "spam", "test")
+        lesson = await (await site.filters.for_user(ANN)).learn(NEWS, "spam", "test")
         field = f'X-Nbstream: ham; probability=0.020411; reason="x"; model=default; id={lesson.after.id}'
         quoted = f"Subject: Fwd: offers\r\n\r\n> Subject: offers\r\n> {field}\r\n>\r\n> All".encode()
 

@@ -105,7 +105,7 @@ async def test_own_models_are_taught_and_followed(limited_client: Redis) -> None
     async with open_site(limited_client) as site, open_site(limited_client) as other:
         followed = await other.models.load("example.org/ann")
 
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
 
         await until(lambda: followed.totals is not None and sum(followed.totals.messages) == 1)
 

@@ -76,15 +76,8 @@ class OwnFilters:
     def _levels_of(self) -> Callable[[str], tuple[str, ...]]:
         return lru_cache(_MAX_KNOWN_LEVELS)(self.names.levels_of)
 
-    async def for_teacher(self, address: str) -> Filter:
-        """Return the filter that learns what the user of ``address`` teaches: the common one without a rule.
-
-        Raises ``StoreUnavailable`` and ``StoreIncompatible``.
-        """
-        return await self.for_user(address, sign=True)
-
-    async def for_user(self, address: str, *, sign: bool) -> Filter:
-        """Return the filter of the user of ``address``, whose model may take some seconds to load.
+    async def for_user(self, address: str, *, sign: bool = True) -> Filter:
+        """Return the filter of the user of ``address``: the common one without a rule. It may take some seconds.
 
         ``sign``: they are about to teach it, and it is listed. Raises ``StoreUnavailable`` and
         ``StoreIncompatible``.

@@ -98,7 +98,7 @@ class Evictor:
         snapshot = counts.snapshot_columns()  # here, where changes are applied, and in no other thread
         candidates = await asyncio.to_thread(EvictionCandidates, *snapshot, columns)
         mended = await self._evict_tokens(candidates, np.flatnonzero(candidates.below_zero), None)
-        candidates.clip_counts_below_zero()
+        np.maximum(candidates.counts, 0, out=candidates.counts)
         target_size = int(TARGET_SHARE * self._limit)
         surplus = candidates.vocabulary_size - target_size
         evicted = 0
@@ -169,10 +169,6 @@ class EvictionCandidates:
         """Which tokens have a count below zero, shape (tokens,)."""
         below: NDArray[np.bool_] = np.any(self.counts < 0, axis=1)
         return below
-
-    def clip_counts_below_zero(self) -> None:
-        """Replace counts below zero by 0."""
-        np.maximum(self.counts, 0, out=self.counts)
 
     @property
     def vocabulary_size(self) -> int:

@@ -56,7 +56,7 @@ class Primaries:
 async def teach(site: Site, user: str, number: int) -> bool:
     """Teach a user's model a message, and return whether that was acknowledged."""
     try:
-        result = await (await site.filters.for_teacher(user)).learn(news(number), "ham", "test")
+        result = await (await site.filters.for_user(user)).learn(news(number), "ham", "test")
     except StoreUnavailable:
         return False
     return result.outcome in {FeedbackOutcome.LEARNED, FeedbackOutcome.ALREADY}
@@ -79,7 +79,7 @@ async def test_models_on_all_primaries_are_taught_followed_listed_and_removed(
         for user in USERS:
             assert await teach(site, user, 1)
             before = await own_model(cluster_client, user).totals()
-            own = await site.filters.for_teacher(user)
+            own = await site.filters.for_user(user)
             await own.learn(letter(1), "spam", "test")
             await own.unlearn(letter(1), "test")
 

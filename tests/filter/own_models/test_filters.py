@@ -53,7 +53,7 @@ async def test_what_a_user_teaches_is_believed_for_him_and_for_nobody_else(clien
     async with open_site(client) as site:
         await teach_common(site)
         before = await site.common.check(news(99))
-        teacher = await site.filters.for_teacher(ANN)
+        teacher = await site.filters.for_user(ANN)
 
         for number in range(10, 13):
             await teacher.learn(news(number), "ham", "test", f"user {ANN}")
@@ -72,7 +72,7 @@ async def test_what_was_taught_and_taken_back_leaves_nothing(client: Redis) -> N
     async with open_site(client) as site:
         await teach_common(site)
         before = await (await site.filter_of(ANN)).check(news(99))
-        teacher = await site.filters.for_teacher(ANN)
+        teacher = await site.filters.for_user(ANN)
         for number in range(3):
             await teacher.learn(news(number), "ham", "test")
             await teacher.learn(letter(number), "spam", "test")
@@ -109,7 +109,7 @@ async def test_another_process_follows_what_is_taught(client: Redis) -> None:
     async with open_site(client) as site, open_site(client) as other:
         await teach_common(site)
         watching = await other.models.load("example.org/ann")
-        teacher = await site.filters.for_teacher(ANN)
+        teacher = await site.filters.for_user(ANN)
 
         lesson = await teacher.learn(news(1), "ham", "test")
 

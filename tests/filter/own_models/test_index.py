@@ -27,7 +27,7 @@ async def test_a_removed_model_leaves_every_process(client: Redis) -> None:
     async with open_site(client) as site, open_site(client) as other:
         await teach_common(site)
         before = await (await other.filter_of(ANN)).check(news(99))
-        teacher = await site.filters.for_teacher(ANN)
+        teacher = await site.filters.for_user(ANN)
         for number in range(10, 13):
             await teacher.learn(news(number), "ham", "test")
         assert (await (await other.filter_of(BOB)).check(news(99))).score == before.score
@@ -44,12 +44,12 @@ async def test_a_removed_model_leaves_every_process(client: Redis) -> None:
 
 async def test_a_removed_model_can_be_taught_again_at_once(client: Redis) -> None:
     async with open_site(client) as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
         models = OwnModelIndex(client, "test")
         await models.remove(["example.org/ann"])
         await until_dropped(site)
 
-        await (await site.filters.for_teacher(ANN)).learn(letter(1), "spam", "test")
+        await (await site.filters.for_user(ANN)).learn(letter(1), "spam", "test")
 
         listed = await models.find("example.org/ann")
         assert listed is not None
@@ -58,7 +58,7 @@ async def test_a_removed_model_can_be_taught_again_at_once(client: Redis) -> Non
 
 async def test_what_a_model_takes_in_redis_counts_its_kinds(client: Redis) -> None:
     async with open_site(client) as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
     models, keys = OwnModelIndex(client, "test"), own_model(client, "example.org/ann").keys
     before = await models.find("example.org/ann")
 
@@ -74,7 +74,7 @@ async def test_what_a_model_takes_in_redis_counts_its_kinds(client: Redis) -> No
 async def test_models_that_nobody_uses_are_removed_and_no_others(client: Redis) -> None:
     async with open_site(client) as site:
         for address in (ANN, BOB):
-            await (await site.filters.for_teacher(address)).learn(news(1), "ham", "test")
+            await (await site.filters.for_user(address)).learn(news(1), "ham", "test")
     models, now = OwnModelIndex(client, "test"), time.time()
     await client.zadd(index_key("test"), {"example.org/ann": now - 2 * 86_400})
     bobs = own_model(client, "example.org/bob").keys.pattern
@@ -90,7 +90,7 @@ async def test_a_lesson_amid_a_removal_is_refused_and_leaves_no_count_without_it
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_site(client) as site:
-        teacher = await site.filters.for_teacher(ANN)
+        teacher = await site.filters.for_user(ANN)
         await teacher.learn(news(1), "ham", "test")
         answers: list[type[Exception]] = []
 
@@ -109,7 +109,7 @@ async def test_a_lesson_amid_a_removal_is_refused_and_leaves_no_count_without_it
         keys = own_model(client, "example.org/ann").keys
         assert [key async for key in client.scan_iter(keys.pattern)] == []
         await until_dropped(site)
-        await (await site.filters.for_teacher(ANN)).learn(news(2), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(2), "ham", "test")
         assert (await own_model(client, "example.org/ann").totals()).messages == (1, 0)
 
 
@@ -123,7 +123,7 @@ async def test_a_removal_that_was_killed_at_its_end_refuses_lessons_for_a_minute
         raise StoreUnavailable("killed")
 
     async with open_site(client) as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
     monkeypatch.setattr(index, "unlist_model", unlist_and_break)
 
     with pytest.raises(StoreUnavailable):
@@ -141,7 +141,7 @@ async def test_a_removal_that_was_interrupted_lets_no_lesson_in_until_it_is_repe
             raise StoreUnavailable("interrupted")
 
     async with open_site(client) as site:
-        teacher = await site.filters.for_teacher(ANN)
+        teacher = await site.filters.for_user(ANN)
         await teacher.learn(news(1), "ham", "test")
         with monkeypatch.context() as patch:
             patch.setattr(index, "scan_keys", scan_and_break)
@@ -153,7 +153,7 @@ async def test_a_removal_that_was_interrupted_lets_no_lesson_in_until_it_is_repe
         await OwnModelIndex(client, "test").remove(["example.org/ann"])
 
         await until_dropped(site)
-        await (await site.filters.for_teacher(ANN)).learn(news(2), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(2), "ham", "test")
         assert (await own_model(client, "example.org/ann").totals()).messages == (1, 0)
 
 
@@ -169,7 +169,7 @@ async def test_an_import_that_begins_amid_a_removal_ends_it(
             yield keys
 
     async with open_site(client) as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
     monkeypatch.setattr(index, "scan_keys", scan_and_import)
 
     with pytest.raises(StoreUnavailable, match="an import into it"):

@@ -41,7 +41,7 @@ async def test_only_what_was_taught_is_in_redis_and_in_the_index(client: Redis) 
         await site.filter_of(ANN)
         assert await client.keys("*example.org*") == []
 
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
 
         assert await client.zrange(index_key("test"), 0, -1) == [b"example.org/ann"]
 
@@ -59,13 +59,13 @@ async def test_the_models_that_were_used_least_recently_make_room(client: Redis)
 
 async def test_a_change_that_cannot_be_read_ends_no_follower(client: Redis) -> None:
     async with open_site(client, "{address}") as site:
-        own = await site.filters.for_teacher(ANN)
+        own = await site.filters.for_user(ANN)
         await own.learn(news(1), "ham", "test")
 
         await client.xadd(own_model(client, ANN).keys.changes, {"sequence": "no number"})
 
         await until(lambda: site.models.find(ANN) is None)
-        await (await site.filters.for_teacher(ANN)).learn(news(2), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(2), "ham", "test")
         counts = site.models.find(ANN)
         assert counts
         assert counts.totals
@@ -93,7 +93,7 @@ async def test_a_model_that_made_room_is_signed_again_by_the_next_lesson(client:
         keys = own_model(client, ANN).keys
         await client.delete(*[key async for key in client.scan_iter(keys.pattern)], index_key("test"))
 
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
 
         assert await client.exists(keys.schema)
         assert await client.zrange(index_key("test"), 0, -1) == [ANN.encode()]
@@ -104,7 +104,7 @@ async def test_former_counts_serve_while_redis_is_away_and_are_loaded_anew_after
 ) -> None:
     client = open_client(ConnectionOptions(own_redis.url))
     async with open_site(client, "{address}") as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
         before = site.models.find(ANN)
         assert before
 
@@ -114,7 +114,7 @@ async def test_former_counts_serve_while_redis_is_away_and_are_loaded_anew_after
         (own,) = await site.filters.for_recipients([ANN])
         assert own.parts.counts is before
         with pytest.raises(StoreUnavailable):
-            await site.filters.for_teacher(ANN)
+            await site.filters.for_user(ANN)
 
         async def is_loaded_anew() -> bool:
             return (await site.filter_of(ANN)).parts.counts is not before
@@ -126,7 +126,7 @@ async def test_former_counts_serve_while_redis_is_away_and_are_loaded_anew_after
 
 async def test_a_reply_that_cannot_be_read_leaves_the_common_verdict(client: Redis) -> None:
     async with open_site(client, "{address}") as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
         site.models.drop(ANN)
         await client.hset(own_model(client, ANN).keys.totals, "messages:ham", "many")
 
@@ -140,7 +140,7 @@ async def test_a_reply_that_cannot_be_read_leaves_the_common_verdict(client: Red
 async def test_models_are_followed_while_redis_refuses_to_write(own_redis: RedisServer) -> None:
     client = open_client(ConnectionOptions(own_redis.url))
     async with open_site(client, "{address}") as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
         counts = await site.models.load(ANN)
         await client.config_set("maxmemory", 1)
         counts.noted_at = -10_000.0
@@ -153,7 +153,7 @@ async def test_models_are_followed_while_redis_refuses_to_write(own_redis: Redis
 
 async def test_lessons_of_two_processes_at_the_same_moment_all_count_in_both(client: Redis) -> None:
     async with open_site(client, "{address}") as one, open_site(client, "{address}") as other:
-        teachers = [await site.filters.for_teacher(ANN) for site in (one, other)]
+        teachers = [await site.filters.for_user(ANN) for site in (one, other)]
 
         await asyncio.gather(*(teachers[n % 2].learn(news(n % 15), "ham", "test") for n in range(30)))
 
@@ -172,9 +172,9 @@ async def test_a_lesson_is_applied_behind_those_of_other_models_of_its_bucket(cl
         await until(lambda: all(part.is_current for part in (site.models.listed, *site.models.buckets)))
         for number in range(3):
             for name in (one, other):
-                await (await site.filters.for_teacher(name)).learn(news(number), "ham", "test")
+                await (await site.filters.for_user(name)).learn(news(number), "ham", "test")
 
-        await (await site.filters.for_teacher(one)).learn(letter(1), "spam", "test")
+        await (await site.filters.for_user(one)).learn(letter(1), "spam", "test")
         loads = site.models.loads
 
         for name, messages in ((one, (3, 1)), (other, (3, 0))):
@@ -192,11 +192,11 @@ async def until_listed(site: Site, name: str = ANN) -> None:
 
 async def test_a_model_that_another_process_teaches_is_loaded_from_then_on(client: Redis) -> None:
     async with open_site(client, "{address}") as site, open_site(client, "{address}") as other:
-        await (await site.filters.for_teacher(BOB)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(BOB)).learn(news(1), "ham", "test")
         await until_listed(site, BOB)
         assert site.models.untaught(ANN)
 
-        await (await other.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await other.filters.for_user(ANN)).learn(news(1), "ham", "test")
 
         await until(lambda: site.models.untaught(ANN) is None)
         check = await (await site.filter_of(ANN)).check(news(2))
@@ -205,7 +205,7 @@ async def test_a_model_that_another_process_teaches_is_loaded_from_then_on(clien
 
 async def test_a_model_that_was_removed_has_nothing_to_load_and_its_name_is_in_no_stream(client: Redis) -> None:
     async with open_site(client, "{address}") as site:
-        await (await site.filters.for_teacher(ANN)).learn(news(1), "ham", "test")
+        await (await site.filters.for_user(ANN)).learn(news(1), "ham", "test")
         await until_listed(site)
 
         await OwnModelIndex(client, "test").remove([ANN])
