@@ -11,6 +11,7 @@ from typing import Any
 from redis.asyncio import Redis
 
 from nbstream.bayes.counts import NO_CHANGE
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.connection import ConnectionOptions, Primary, open_client
 from nbstream.store.follower.follower import Followed, Follower, StreamEntries, position_of
 from tests.harness.followers import following
@@ -91,8 +92,7 @@ async def patient_follower(url: str) -> AsyncIterator[tuple[Follower, LastEntry,
             await until(lambda: waits(client))
             yield follower, part, client
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            await cancel_and_wait(running)
 
 
 async def test_an_idle_follower_asks_nothing_while_the_watch_finds_the_same_server(own_redis: RedisServer) -> None:
