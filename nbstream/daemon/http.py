@@ -6,12 +6,13 @@ the pages. It is imported where such a listener is made: in all commands, Jinja2
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import __version__
-from nbstream.daemon.health import HealthCheck
+from nbstream.daemon.health import NEXT_HOP_AWAY, HealthCheck
 from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.listeners.http.api_v1 import ApiLookups, ApiV1
 from nbstream.listeners.rspamd.api import RspamdApi
@@ -25,8 +26,8 @@ from nbstream.store.recent.message_rows import QuarantineOutcomes, RowSearch, no
 from nbstream.store.sender_lists import StoredSenderLists
 from nbstream.web.admin.login import AdminAuthenticator
 from nbstream.web.admin.message_view import PAGE_SOURCE, MessageLookups, MessageView
-from nbstream.web.admin.messages_view import MessagesView, known_rows
-from nbstream.web.admin.now_view import DaemonFindings, DaemonState, NowView, RecentMail
+from nbstream.web.admin.messages_view import MessagesView
+from nbstream.web.admin.now_view import NowView
 from nbstream.web.admin.quarantine_view import PageQuarantine, QuarantineView
 from nbstream.web.admin.teaching_view import TeachingView
 from nbstream.web.admin.thresholds_view import ThresholdsView
@@ -39,7 +40,6 @@ from nbstream.web.metrics import RequestMetrics
 from nbstream.web.rendering import PageRenderer
 from nbstream.web.server import WebServer
 from nbstream.web.sessions import Sessions
-from nbstream.web.static_files import load_static_files
 from nbstream.web.user import views as user_views
 from nbstream.web.user.links import LinkMetrics, LinkView
 from nbstream.web.user.login import MailboxAuthenticator
@@ -50,15 +50,18 @@ from nbstream.web.users.login_servers import make_login_server
 from nbstream.web.users.preferences import UserPreferences
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from nbstream.daemon.config import Settings
     from nbstream.daemon.server_parts import HttpContext
+    from nbstream.findings import Finding
     from nbstream.listeners.http.settings import HttpListenerSettings
     from nbstream.server.runtime import Runtime
     from nbstream.web.areas import Area
     from nbstream.web.requests import View
     from nbstream.web.users.settings import DigestSettings, UserPageSettings
+
+
+_HEALTH_SECONDS = 2.0  # that a page waits for the next hop
 
 
 def make_metrics_listener(context: HttpContext) -> HttpListener:
@@ -125,8 +128,7 @@ class _WebMaker:
             areas.append(self._user_area(user_page, context.settings.digest))
         limits = replace(context.limits, max_message_bytes=MAX_FORM_BYTES)
         bodies = BodyReader(limits, context.bytes_in_flight, "a form")
-        static_files = load_static_files()
-        renderer = PageRenderer(static_files.version)
+        renderer = PageRenderer()
         address_of = self._address_of(user_page) if user_page else lambda _: None
         login = Login(
             sessions=Sessions(self._logins, self._passwords.passwords, address_of),
@@ -135,7 +137,7 @@ class _WebMaker:
             bodies=bodies,
             renderer=renderer,
         )
-        return WebServer(areas, login=login, bodies=bodies, static_files=static_files, renderer=renderer)
+        return WebServer(areas, login=login, bodies=bodies, renderer=renderer)
 
     def _address_of(self, section: UserPageSettings) -> Callable[[str], str | None]:
         """Return what finds the address of a user who may log in, by their name."""
@@ -144,8 +146,17 @@ class _WebMaker:
     def _admin_area(self, health_check: HealthCheck, lookups: ModelLookups) -> Area:
         """Return all mail, for administrators."""
         context, parts, settings, model = self._context, self._parts, self._context.settings, self._parts.model
-        findings = DaemonFindings(health_check.redis_findings, health_check.other_findings, lookups.findings)
-        find_rows = known_rows(self._rows)
+        find_rows = self._rows.rows
+
+        async def findings() -> Sequence[Finding]:
+            found = list(health_check.redis_findings())
+            try:
+                async with asyncio.timeout(_HEALTH_SECONDS):
+                    found += await health_check.other_findings()
+            except TimeoutError:  # only the next hop is waited for
+                found.append(NEXT_HOP_AWAY(problem="no answer"))
+            return [*found, *lookups.findings()]
+
         quarantine = PageQuarantine(parts.quarantine, parts.next_hop, self._message_handler, self._outcomes.note)
         message_lookups = MessageLookups(
             record=lookups.message_record,
@@ -156,15 +167,8 @@ class _WebMaker:
             class_names=lookups.class_names,
         )
         changes = RecentChanges(model.history)
-        daemon = DaemonState(
-            configured_addresses=listener_addresses(settings),
-            bound_addresses=parts.bound_addresses,
-            redis_address=settings.redis.display_url,
-            counts=parts.counts,
-            metrics=context.registry.collect,
-        )
         views: list[View] = [
-            NowView(daemon, findings, RecentMail(self._rows, find_rows, model.labels, changes)),
+            NowView(findings, self._rows, model.labels, changes),
             MessagesView(
                 self._rows,
                 settings.memory,
@@ -266,9 +270,3 @@ class _WebMaker:
     def _policy_labels(self) -> Mapping[str, str]:
         """Return the patterns of the recipients by the names of the policies in force."""
         return self._runtime().rules.patterns_by_name
-
-
-def listener_addresses(settings: Settings) -> Mapping[str, str]:
-    """Return where the listeners of this daemon are to listen, by their names; empty for one without a socket."""
-    sections = {name: getattr(settings.listeners, name) for name in type(settings.listeners).model_fields}
-    return {name: str(getattr(section, "listen", "")) for name, section in sections.items() if section is not None}

@@ -20,7 +20,6 @@ from nbstream import logs
 from nbstream.daemon.listeners import LISTENERS, make_listener, make_runtime
 from nbstream.daemon.server_parts import start_background_work
 from nbstream.errors import StoreUnavailable
-from nbstream.server.sockets import bound_address
 from nbstream.store.connection import durability_risks
 from nbstream.store.redis_errors import readable_replies
 
@@ -175,8 +174,6 @@ class Server:
             address = entry.listen_address(self.settings.listeners)
             if not entry.is_on(self.settings.listeners) or (address is not None and entry.name not in sockets):
                 continue
-            if address is not None:
-                parts.bound_addresses[entry.name] = bound_address(address, sockets[entry.name][0])
             listener = make_listener(entry, self.settings, parts, self._runtime, self._refuses_mail)
             self._listeners.append((entry, listener))
             if entry.counts_connections:

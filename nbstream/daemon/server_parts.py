@@ -26,7 +26,6 @@ from nbstream.store.sender_lists import FollowedSenderLists
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nbstream.addresses import ListenAddress
     from nbstream.correspondents.facts import CorrespondentFacts
     from nbstream.daemon.assembly.store import RedisClients
     from nbstream.daemon.config import Settings
@@ -52,8 +51,6 @@ class ServerParts(Parts):
         self.background = BackgroundTasks(metrics.process.background_failed)
         self.check_queue = CheckQueue()
         self.canaries = Canaries(settings.state_dir / CANARY_FOLDER)
-        self.bound_addresses: dict[str, ListenAddress] = {}
-        """Where each open listener with a socket listens, with the port that the system chose."""
 
     @cached_property
     def counts(self) -> FollowedCounts:

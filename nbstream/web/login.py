@@ -73,7 +73,6 @@ class Login:
             target = area.local_target(request.rel_url.raw_path_qs)
             return redirect(f"{area.login_path}?to={quote(target, safe='/')}")
         response = self._form_page(area, request, {}, PageRefused(403, "login_ended"))
-        response.headers["X-Login"] = "needed"  # for the scripts of the page
         response.force_close()  # the rest of a form is not read
         return response
 

@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 _NOTHING = Markup('<span class="none">\N{EN DASH}</span>')
 _TITLE_LENGTH = 1000
 _LEAST_DISTANCE = 1e-6  # of P(spam) from 0 and from 1, that is shown
-_WHOLE, _FRAGMENT = "layout.html", "fragment.html"
 
 
 class PageRenderer:
-    """Renders pages; ``version`` is that of the program, and part of the addresses of static files."""
+    """Renders pages."""
 
-    def __init__(self, version: str) -> None:
-        self._environment = _environment(version)
+    def __init__(self) -> None:
+        self._environment = _environment()
 
     async def compile_templates(self) -> None:
         """Compile all templates in a thread, one after the other: the event loop must not stand so long."""
@@ -67,7 +66,6 @@ class PageRenderer:
         return self._environment.get_template(page.template).render(
             {
                 **page.values,
-                "layout": _FRAGMENT if request and request.is_fragment else _WHOLE,
                 "area": area,
                 "is_admin": area.prefix == PREFIX,
                 "session": session,
@@ -80,8 +78,8 @@ class PageRenderer:
         )
 
 
-@lru_cache(maxsize=2)  # what is compiled is the same for all listeners of a process
-def _environment(version: str) -> Environment:
+@lru_cache(maxsize=1)  # what is compiled is the same for all listeners of a process
+def _environment() -> Environment:
     """Return the templates, and what they may use."""
     environment = Environment(
         loader=PackageLoader("nbstream.web"),
@@ -100,7 +98,6 @@ def _environment(version: str) -> Environment:
         threshold=format_threshold,
         visible=visible_title,
     )
-    environment.globals["version"] = version
     return environment
 
 

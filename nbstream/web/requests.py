@@ -18,14 +18,17 @@ class Session:
     """Somebody who has logged in.
 
     ``name`` says who it is in the history; that of a user is their address. ``csrf_token`` stands in each form, so
-    that no other site can send one. ``is_verified``: Redis has confirmed the session just now; otherwise this
-    process only remembers it, and nothing may be changed.
+    that no other site can send one.
     """
 
     role: Role
     name: str
     csrf_token: str = field(repr=False)
-    is_verified: bool = True
+
+    @property
+    def may_teach(self) -> bool:
+        """Whether they may change anything."""
+        return self.role.includes(Role.TEACH)
 
 
 NOBODY = Session(Role.READ, "", "")
@@ -37,15 +40,14 @@ class PageRequest:
     """One request to a view.
 
     ``path_id`` is the last segment of the path where the route has ``{id}``, else empty. ``query`` has the first
-    value of each parameter. ``form`` has all values of each field of a POST. ``is_fragment``: a script of the page
-    asks, and gets the content without the layout. ``language`` is that of the answer.
+    value of each parameter. ``form`` has all values of each field of a POST. ``language`` is that of the
+    answer.
     """
 
     session: Session
     path_id: str = ""
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    is_fragment: bool = False
     language: str = "en"
 
     def form_value(self, name: str) -> str:
@@ -89,20 +91,14 @@ PageHandler: TypeAlias = Callable[[PageRequest], Awaitable[Answer]]
 class PageRoute:
     """The handler of the requests with this method (GET or POST) to this path, which may end with ``{id}``.
 
-    ``role`` is needed to read; every POST needs ``Role.TEACH``. ``is_open``: no login is needed; what the request
-    has in it, such as a signed link, says what may be done.
+    Every POST needs ``Role.TEACH``. ``is_open``: no login is needed; what the request has in it, such as a signed
+    link, says what may be done.
     """
 
     method: str
     path: str
     handler: PageHandler
-    role: Role = Role.READ
     is_open: bool = False
-
-    @property
-    def needed_role(self) -> Role:
-        """The role that a request needs."""
-        return Role.TEACH if self.method == "POST" else self.role
 
 
 class View(ABC):
@@ -117,6 +113,3 @@ class View(ABC):
     @abstractmethod
     def routes(self) -> Iterable[PageRoute]:
         """Return the routes that the view answers."""
-
-    async def close(self) -> None:  # noqa: B027 - most have nothing to end
-        """End what the view does between requests; no request comes any more."""

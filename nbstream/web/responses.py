@@ -17,8 +17,8 @@ from nbstream.server.http.responses import RETRY_SECONDS
 
 SECURITY_FIELDS = {
     "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
+        "frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     # Not no-referrer: with it, browsers hide the origin of our own forms too (Origin: null).

@@ -1,8 +1,8 @@
 """The web interface over HTTP: requests below the areas become questions to views, and their answers responses.
 
 Rules: a view is for people who have logged in to its area, unless its route says otherwise. A request that changes
-something is a POST of an origin on this host. Of who has logged in, it needs the role for teaching, a session that
-Redis has just confirmed, and the token of the session; of who has not, a signed link.
+something is a POST of an origin on this host. Of who has logged in, it needs the role for teaching and the token
+of the session; of who has not, a signed link. There are no scripts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from nbstream.web.login import Login
     from nbstream.web.rendering import PageRenderer
     from nbstream.web.requests import Answer, PageRoute, Session
-    from nbstream.web.static_files import StaticFiles
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +55,8 @@ _FLASH_SECONDS = 60
 _MAX_FLASH_LENGTH = 500  # four bytes a character at most: a cookie may have 4096
 _MAX_RUNNING = 8  # requests of a session at a time: a browser has six connections
 _STORE_AWAY = "Redis cannot be reached now."
+_STATIC_FOLDER = Path(__file__).with_name("static")
+_STATIC_FILES = frozenset({"page.css", "icon.svg"})  # no other path of a request reaches the file system
 _TOO_MANY_REQUESTS = "Too many requests of your session are at work. Please try again in a moment."
 
 
@@ -67,14 +69,12 @@ class WebServer:
         *,
         login: Login,
         bodies: BodyReader,
-        static_files: StaticFiles,
         renderer: PageRenderer,
     ) -> None:
         self._areas = areas
         self._login = login
         self._sessions = login.sessions
         self._bodies = bodies
-        self._static_files = static_files
         self._renderer = renderer
         self._routes = RouteTable([route for area in areas for view in area.views for route in view.routes()])
         self._open_parents = {
@@ -95,8 +95,6 @@ class WebServer:
         """End what is done between requests; no request comes any more."""
         if self._preparing is not None:
             await cancel_and_wait(self._preparing)
-        for view in [view for area in self._areas for view in area.views]:
-            await view.close()
 
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to an area."""
@@ -105,7 +103,7 @@ class WebServer:
     def _area_of(self, path: str) -> Area:
         return next(area for area in self._areas if area.serves(path))
 
-    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
+    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
         area = self._area_of(request.path)
         answer = await self._answer(area, request, peer)
@@ -113,7 +111,7 @@ class WebServer:
             area.metrics.answered(answer.status)
         return answer
 
-    async def _answer(self, area: Area, request: web.BaseRequest, peer: Peer) -> web.Response:
+    async def _answer(self, area: Area, request: web.BaseRequest, peer: Peer) -> web.StreamResponse:
         path = request.path
         if path == FAVICON_PATH:
             return redirect(f"{area.static_prefix}icon.svg")
@@ -126,7 +124,7 @@ class WebServer:
                 close=True,
             )
         if path.startswith(area.static_prefix):
-            return self._static_file(area, request)
+            return _static_file(area, request)
         if area.authenticator and path in {area.login_path, area.mailed_login}:
             return await self._login.answer(area, request, peer)
         if f"{path.rpartition('/')[0]}/" in self._open_parents:
@@ -231,7 +229,7 @@ class WebServer:
     async def _read_request(
         self, area: Area, request: web.BaseRequest, route: PageRoute, session: Session
     ) -> PageRequest:
-        if not route.is_open and not session.role.includes(route.needed_role):
+        if request.method == "POST" and not route.is_open and not session.may_teach:
             raise PageRefused(
                 403, "Nothing was changed: you have logged in to read only. Log out, and log in for teaching."
             )
@@ -240,13 +238,10 @@ class WebServer:
             well_formed(last_segment(request)) if route.path.endswith("{id}") else "",
             read_query(request.rel_url.raw_query_string),
             await self._read_form(request, session) if request.method == "POST" else {},
-            request.headers.get("X-Fragment") == "1",
             choose_language(request.headers, area.languages),
         )
 
     async def _read_form(self, request: web.BaseRequest, session: Session) -> Mapping[str, Sequence[str]]:
-        if not session.is_verified:
-            raise PageRefused(503, _STORE_AWAY)
         form = await receive_form(request, self._bodies)
         if session is not NOBODY and not is_equal(form.get("csrf", ("",))[0], session.csrf_token):
             raise PageRefused(
@@ -257,8 +252,7 @@ class WebServer:
     async def _show_page(
         self, area: Area, request: web.BaseRequest, page: Page, page_request: PageRequest, token: str
     ) -> web.Response:
-        has_flash = bool(token) and not page_request.is_fragment  # anybody could sign with no token
-        flash = unsign(token, read_cookie(request, _FLASH_COOKIE)) if has_flash else ""
+        flash = unsign(token, read_cookie(request, _FLASH_COOKIE)) if token else ""  # anybody could sign with none
         html = self._renderer.render(
             page,
             page_request,
@@ -276,23 +270,21 @@ class WebServer:
         if request.method != "POST":
             raise RequestRefused(405, "Method Not Allowed", allow="POST")
         await self._read_form(request, session)
-        await self._sessions.end(token)
+        await self._sessions.store.end_session(token)
         _log.info("page: logout")
         response = redirect(area.login_path)
         set_cookie(response, request, area.session_cookie, "", 0, path=area.prefix)
         return response
 
-    def _static_file(self, area: Area, request: web.BaseRequest) -> web.Response:
-        file = self._static_files.find(request.path.removeprefix(area.static_prefix))
-        if file is None:
-            raise RequestRefused(404, "Not Found", close=True)
-        if request.method not in {"GET", "HEAD"}:
-            raise RequestRefused(405, "Method Not Allowed", allow="GET,HEAD", close=True)
-        fields = self._static_files.fields(file, request.rel_url.raw_query_string, request.headers)
-        if self._static_files.etag in request.headers.get("If-None-Match", ""):
-            return web.Response(status=304, headers={**SECURITY_FIELDS, **fields})
-        body = file.packed if "Content-Encoding" in fields else file.content
-        return web.Response(body=body, headers={**SECURITY_FIELDS, **fields})
+
+def _static_file(area: Area, request: web.BaseRequest) -> web.FileResponse:
+    """Return a file that browsers keep, and ask for again by its ETag."""
+    name = request.path.removeprefix(area.static_prefix)
+    if name not in _STATIC_FILES:
+        raise RequestRefused(404, "Not Found", close=True)
+    if request.method not in {"GET", "HEAD"}:
+        raise RequestRefused(405, "Method Not Allowed", allow="GET,HEAD", close=True)
+    return web.FileResponse(_STATIC_FOLDER / name, headers={**SECURITY_FIELDS, "Cache-Control": "no-cache"})
 
 
 @contextmanager

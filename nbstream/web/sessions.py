@@ -13,15 +13,12 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreUnavailable
 from nbstream.server.http.access import Role, is_equal
-from nbstream.store.logins import USER_ROLE, is_token, password_proof, token_hash
+from nbstream.store.logins import USER_ROLE, is_token, password_proof
 from nbstream.web.requests import Session
 from nbstream.web.responses import read_cookie
 
@@ -32,9 +29,7 @@ if TYPE_CHECKING:
     from nbstream.store.logins import PageSessionStore, StoredLogin
     from nbstream.web.areas import Area
 
-_ASK_SECONDS = 1.0  # then what is known is shown: a page should not wait as long as a lesson may
-_TRUSTED_SECONDS = 600.0
-_MAX_KNOWN = 1000
+_ASK_SECONDS = 1.0  # a page should not wait as long as a lesson may
 
 
 def session_token(request: web.BaseRequest, cookie: str) -> str:
@@ -43,20 +38,8 @@ def session_token(request: web.BaseRequest, cookie: str) -> str:
     return token if is_token(token) else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownSession:
-    """A session that was confirmed at ``confirmed_at``, by the monotonic clock."""
-
-    login: StoredLogin
-    confirmed_at: float
-
-    @property
-    def is_trusted(self) -> bool:
-        return time.monotonic() - self.confirmed_at < _TRUSTED_SECONDS and time.time() < self.login.ends_at
-
-
 class Sessions:
-    """The sessions in ``store``, and those that this process has seen lately.
+    """The sessions in ``store``.
 
     ``passwords`` are those of administrators now, and ``address_of`` returns the address of a user who may log in
     now, by their name.
@@ -71,35 +54,17 @@ class Sessions:
         self.store = store
         self._passwords = passwords
         self._address_of = address_of
-        self._known: OrderedDict[str, _KnownSession] = OrderedDict()
 
     async def find(self, token: str, area: Area) -> Session | None:
         """Return the session, None where there is none; raises ``StoreUnavailable`` where nobody knows."""
-        key = token_hash(token)
         try:
             async with asyncio.timeout(_ASK_SECONDS):
                 login = await self.store.find_session(token)
-        except (StoreUnavailable, TimeoutError) as error:
-            known = self._known.get(key)
-            if known is None or not known.is_trusted:
-                raise StoreUnavailable("the sessions of the page cannot be read") from error
-            return self._make_session(known.login, token, area, is_verified=False)
-        self._known.pop(key, None)
-        if login is None:
-            return None
-        self._known[key] = _KnownSession(login, time.monotonic())
-        if len(self._known) > _MAX_KNOWN:
-            self._known.popitem(last=False)
-        return self._make_session(login, token, area)
+        except TimeoutError as error:
+            raise StoreUnavailable("the sessions of the page cannot be read") from error
+        return self._make_session(login, token, area) if login else None
 
-    async def end(self, token: str) -> None:
-        """End the session, in all processes. Raises ``StoreUnavailable``."""
-        await self.store.end_session(token)
-        self._known.pop(token_hash(token), None)
-
-    def _make_session(
-        self, login: StoredLogin, token: str, area: Area, *, is_verified: bool = True
-    ) -> Session | None:
+    def _make_session(self, login: StoredLogin, token: str, area: Area) -> Session | None:
         if login.role not in area.roles:
             return None
         if login.role == USER_ROLE:
@@ -110,7 +75,7 @@ class Sessions:
             is_valid = not login.password_proof or (
                 password is not None and is_equal(login.password_proof, password_proof(token, password))
             )
-        return Session(role, login.name, csrf_token(token), is_verified) if is_valid else None
+        return Session(role, login.name, csrf_token(token)) if is_valid else None
 
 
 def csrf_token(token: str) -> str:

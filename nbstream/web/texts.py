@@ -14,7 +14,6 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "views": "Views",
         "product": "My mail",
         "logout": "Log out",
-        "old": "Redis cannot be reached: what is shown may be old, and nothing can be changed.",
         # the login
         "login": "Log in",
         "login_address": "Mail address",
@@ -115,7 +114,6 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "views": "Ansichten",
         "product": "Meine Post",
         "logout": "Abmelden",
-        "old": "Redis ist nicht erreichbar: Was gezeigt wird, kann alt sein, und nichts kann geändert werden.",
         "login": "Anmelden",
         "login_address": "Mailadresse",
         "login_password": "Passwort Ihres Postfachs",

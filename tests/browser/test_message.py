@@ -1,4 +1,4 @@
-"""One message and the quarantine in a real browser: teaching to the next verdict, keys, also without scripts."""
+"""One message and the quarantine in a real browser: teaching to the next verdict, also without scripts."""
 
 from __future__ import annotations
 
@@ -69,39 +69,6 @@ def test_a_lesson_by_a_button_changes_the_verdict_of_the_next_mail_and_is_taken_
     assert status(visitor).startswith("The lesson was taken back")
     assert check_result(small_site, raw)["probability"] == before["probability"]
     expect(visitor.page.locator("#history ~ .scroll tbody tr")).to_have_count(2)
-
-
-def test_keys_do_what_they_do_in_mail_programs(visit: OpenVisitor, small_site: Site) -> None:
-    visitor = visit(small_site.origin)
-    small_site.log_in(visitor)
-    visitor.go("/ui/messages")
-    page, keys = visitor.page, visitor.page.keyboard
-    links = [str(link.get_attribute("href")) for link in page.locator("td > a").all()]
-
-    keys.press("j")
-    keys.press("j")
-    keys.press("k")
-    keys.press("j")
-    expect(page.locator("td > a").nth(1)).to_be_focused()
-    keys.press("Enter")
-    page.wait_for_url(f"**{links[1]}")
-    keys.press("j")
-    page.wait_for_url(f"**{links[2]}")
-    keys.press("k")
-    page.wait_for_url(f"**{links[1]}")
-
-    keys.press("Control+h")  # with a modifier it is the browser's
-    keys.press("?")
-    expect(page.get_by_text("take the lesson back")).to_be_visible()
-    for key, said in (("s", "learned as spam"), ("h", "relearned as ham"), ("u", "taken back")):
-        expect(page.locator("details.keys")).to_be_visible()  # the script runs
-        keys.press(key)
-        expect(page.locator("main > .notice[role=status]")).to_contain_text(said)
-    visitor.go("/ui/messages?id=x")
-    field = page.get_by_label("Id")
-    field.press("j")
-    field.press("h")
-    expect(field).to_have_value("jhx")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def touching_labels(visitor: Visitor) -> list[str]:
     return found
 
 
-_TOUCHING = """() => [...document.querySelectorAll('svg.chart')].flatMap((chart) => {
+_TOUCHING = """() => [...document.querySelectorAll('svg.drawing')].flatMap((chart) => {
   const labels = [...chart.querySelectorAll('text')]
     .map((label) => [label.textContent, label.getBoundingClientRect()]).filter(([, box]) => box.width)
   const touches = (box, other) => box.left < other.right && other.left < box.right
@@ -65,7 +65,7 @@ def narrow_charts(visitor: Visitor) -> list[str]:
     return found
 
 
-_NARROW_CHARTS = """() => [...document.querySelectorAll('svg.chart, svg.waterfall')].flatMap((chart) => {
+_NARROW_CHARTS = """() => [...document.querySelectorAll('svg.drawing')].flatMap((chart) => {
   const style = getComputedStyle(chart.parentElement)
   const room = chart.parentElement.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight)
   const width = chart.getBoundingClientRect().width

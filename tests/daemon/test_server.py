@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import socket
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from redis.asyncio import Redis
 
@@ -23,13 +21,8 @@ from nbstream.engine.choice import PYTHON
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.runtime import Runtime
 from nbstream.settings.values import Section
-from nbstream.store.logins import PageSessionStore
-from nbstream.store.model.keys import ModelKeys
 from nbstream.store.model.model import Model
-from nbstream.web.areas import ADMIN_AREA
-from nbstream.web.responses import cookie_name
 from tests.harness.filters import PRIZE
-from tests.harness.http_listener import free_socket
 
 
 class DrainedListener:
@@ -127,32 +120,3 @@ async def test_a_lesson_that_is_on_its_way_when_all_is_drained_is_made(
 
     assert asyncio.all_tasks() == tasks_before
     assert await Model(client, "default", 3600).entry(PRIZE.key)
-
-
-async def test_a_drain_leaves_no_work_of_the_page(
-    client: Redis, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The health is looked at, which a next hop that says nothing delays."""
-    (http, address), (silent, next_hop) = free_socket(), free_socket()
-    settings = Settings.model_validate(
-        {"state_dir": str(tmp_path), "listeners": {"http": {}}, "relay": {"next_hop": f"smtp://{next_hop}"}}
-    )
-    server = make_server(settings, client)
-    token = await PageSessionStore(client, ModelKeys("default")).create_session("read", "ann")
-    cookies = {cookie_name(ADMIN_AREA.session_cookie, address): token}
-    ready, tasks_before = asyncio.Event(), asyncio.all_tasks()
-    with silent, caplog.at_level(logging.ERROR):
-        running = asyncio.create_task(server.run(lambda: {"http": [http]}, ready.set))
-        await ready.wait()
-        async with (
-            aiohttp.ClientSession(f"http://{address}", cookies=cookies) as session,
-            session.get("/ui/") as answer,
-        ):
-            assert answer.status == 200
-            assert "page: health" in {task.get_name() for task in asyncio.all_tasks()}
-            server.stop()
-            await running
-    gc.collect()  # only then it is logged that nobody asked for a result
-
-    assert asyncio.all_tasks() == tasks_before
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []

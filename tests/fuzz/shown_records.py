@@ -22,7 +22,7 @@ from tests.fuzz.page_elements import assert_own_elements
 TIME = 1_800_000_000.0
 SESSION = Session(Role.TEACH, "page ann", "c" * 64)
 _runner = asyncio.Runner()
-_renderer = PageRenderer("1")
+_renderer = PageRenderer()
 
 
 class _OneRow(RowSearch):
@@ -51,7 +51,7 @@ class _Changes(RecentChanges):
         self._known = tuple(changes)
 
     async def read(self) -> Sequence[HistoryChange]:
-        return self.known
+        return self._known
 
 
 async def _suspect_all(message_keys: Iterable[str]) -> Sequence[Suspect]:

@@ -192,7 +192,7 @@ class SubApplication(Protocol):
     def serves(self, path: str) -> bool:
         """Return whether a request for this path belongs to it."""
 
-    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.Response:
+    async def answer(self, request: web.BaseRequest, peer: Peer) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` answers, once it is an ``HttpProblem``."""
 
     def refusal(

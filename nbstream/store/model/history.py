@@ -356,11 +356,6 @@ class RecentChanges:
         self._reading = asyncio.Lock()
 
     @property
-    def known(self) -> Sequence[HistoryChange]:
-        """The changes as they were read last, newest first; empty before that."""
-        return self._known
-
-    @property
     def limit(self) -> int:
         """How many changes there are at most."""
         return self._limit

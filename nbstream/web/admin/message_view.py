@@ -11,37 +11,32 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.filter import FeedbackOutcome
 from nbstream.policy.feedback_source import Reinforcement
-from nbstream.policy.verdict import contradicts_label, format_threshold
+from nbstream.policy.verdict import contradicts_label
 from nbstream.server.api_json import is_message_id
 from nbstream.server.http.responses import error_problem
 from nbstream.server.message_service import REQUEST_ERRORS
 from nbstream.tokens.origins import token_origin
 from nbstream.tokens.private_tokens import are_private
 from nbstream.tokens.tokens import Tokens
-from nbstream.web.admin.charts import log_odds, probability
+from nbstream.web.admin.drawings import draw_explanation
 from nbstream.web.admin.lesson_sentences import describe_lesson
 from nbstream.web.admin.quarantine_view import GONE, readable_quarantine
-from nbstream.web.admin.waterfall import Axis, Mark, Step, StepKind, draw_waterfall, ticks_between
 from nbstream.web.areas import PREFIX
 from nbstream.web.forms import read_selected_ids
 from nbstream.web.rendering import format_probability
 from nbstream.web.requests import Page, PageRefused, PageRoute, Redirect, View
 
 if TYPE_CHECKING:
-    from markupsafe import Markup
-
     from nbstream.delivery.quarantine import QuarantineNote
     from nbstream.filter import FeedbackResult, LearnableMessage
     from nbstream.filter.filter import MessageRecord
     from nbstream.policy.check import Explanation
-    from nbstream.policy.verdict import Thresholds
     from nbstream.server.message_service import MessageHandler
     from nbstream.server.quarantine_release import ShownText
     from nbstream.store.model.history import HistoryRecord
@@ -52,66 +47,6 @@ if TYPE_CHECKING:
     from nbstream.web.requests import Answer, PageRequest
 
 
-# The drawing of an explanation: which bars, which axis, and where on it the thresholds are.
-#
-# Rules: the axis is log-odds in nats, with the probability of each below. The prior and the clues add up to the
-# score. The calibration is a step from there to the log-odds of P(spam), where the last bar ends. The thresholds
-# are log-odds of probabilities too.
-
-DRAWN_CLUES = 14
-"""How many of the strongest clues have a bar of their own."""
-
-
-def draw_explanation(explanation: Explanation) -> Markup:
-    """Return the waterfall of an explanation, with the thresholds that decided."""
-    steps, thresholds = _steps(explanation), list(_threshold_marks(explanation.thresholds))
-    bounds = [
-        0.0,
-        *(mark.at for mark in thresholds),
-        *chain.from_iterable((each.start, each.end) for each in steps),
-    ]
-    low, high = min(bounds), max(bounds)
-    ticks = [Mark(tick, format_probability(probability(tick))) for tick in ticks_between(low, high)]
-    return draw_waterfall(steps, Axis(low, high, ticks, thresholds), _TITLE)
-
-
-def _threshold_marks(thresholds: Thresholds) -> Iterable[Mark]:
-    for name, threshold in (
-        ("unsure", thresholds.unsure),
-        ("spam", thresholds.spam),
-        ("reject", thresholds.reject),
-    ):
-        if threshold is not None and threshold <= 1:  # one above it is never reached
-            yield Mark(log_odds(threshold), f"{name} {format_threshold(threshold)}")
-
-
-def _steps(explanation: Explanation) -> Sequence[Step]:
-    clues = explanation.clues[:DRAWN_CLUES]
-    sums = list(accumulate((clue.log_ratio for clue in clues), initial=explanation.prior))
-    steps = [Step(StepKind.PRIOR, "prior: messages learned", 0.0, explanation.prior)]
-    steps += [
-        Step(StepKind.CLUE, clue.token.decode("utf-8", "replace"), start, end)
-        for clue, (start, end) in zip(clues, pairwise(sums), strict=True)
-    ]
-    others = len(explanation.clues) - len(clues)
-    if others:
-        steps.append(
-            Step(
-                StepKind.REST,
-                "1 weaker clue" if others == 1 else f"{others} weaker clues",
-                sums[-1],
-                explanation.score,
-            )
-        )
-    end = log_odds(explanation.probability)
-    result = f"P(spam) {format_probability(explanation.probability)}"
-    return [
-        *steps,
-        Step(StepKind.REST, "calibration: how sure such scores were right to be", explanation.score, end),
-        Step(StepKind.SCORE, result, 0.0, end),
-    ]
-
-
 PAGE_SOURCE = "page"
 """The source of the lessons that people give on the page, in logs, metrics and the history."""
 
@@ -119,7 +54,6 @@ _LESSONS_SECONDS = 30.0  # no lesson of many begins later than this after the fi
 _UNLEARN, _REINFORCE = "unlearn", "reinforce-"
 _GROUPS = ("header and structure", "text and links", "header as written")  # in the order of Tokens.groups
 
-_TITLE = "How the clues added up to P(spam). The table of clues says the same in numbers."
 _UNKNOWN = "There is no message with this id, or it is not remembered any more."
 _UNKNOWN_ACTION = "Nothing was changed: a message has no such action."
 

@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlencode
 
-from nbstream.errors import StoreUnavailable
 from nbstream.policy.verdict import ActionKind, Verdict
 from nbstream.store.recent.message_rows import (
     NULL_SENDER,
@@ -31,19 +30,7 @@ if TYPE_CHECKING:
     from nbstream.store.settings import MemorySettings
 
 FindRows: TypeAlias = "Callable[[Collection[str]], Awaitable[Mapping[str, MessageRow]]]"
-"""Returns the rows of some messages by their ids, without those that are not known now."""
-
-
-def known_rows(search: RowSearch) -> FindRows:
-    """Return what finds rows; where Redis is away it finds none, since the ids say enough."""
-
-    async def find(ids: Collection[str]) -> Mapping[str, MessageRow]:
-        try:
-            return await search.rows(ids)
-        except StoreUnavailable:
-            return {}
-
-    return find
+"""Returns the rows of some messages by their ids, without those that are not remembered."""
 
 
 PATH = "/ui/messages"

@@ -1,7 +1,7 @@
 """The view teaching: what was learned, who taught it, and what is worth a look.
 
 Rules: all of it comes from the last changes of the history, which each process reads on from where it was; the
-numbers are computed in one thread for all who ask, and again only when there is a new change.
+numbers are computed in a thread, and the suspects again only when there is a new change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 from nbstream.bayes.columns import CLASSES
-from nbstream.errors import StoreUnavailable
 from nbstream.filter.suspects import describe_suspects
 from nbstream.mail.visible_text import visible_text
 from nbstream.policy.verdict import Verdict
@@ -225,7 +224,6 @@ class TeachingView(View):
         self._class_names = class_names
         self._clock = clock
         self._suspects: tuple[object, Sequence[Suspect]] | None = None
-        self._summary: tuple[object, TeachingSummary] | None = None
         self._one_at_a_time = asyncio.Lock()
 
     def routes(self) -> Iterable[PageRoute]:
@@ -238,8 +236,8 @@ class TeachingView(View):
         before = request.query.get("before", "").encode()
         if before and not is_stream_id(before):
             raise PageRefused(400, "There is no such page of the list.")
-        changes, is_old = await self._read()
-        summary = await self._summarize(changes)
+        changes = await self._changes.read()
+        summary = await asyncio.to_thread(summarize_teaching, changes)
         suspects = await self._look_at_labels(summary)
         selected = [change for change in changes if selection and change in selection]
         page, rest = page_of_changes(selected, before or None, _PAGE)
@@ -255,7 +253,6 @@ class TeachingView(View):
                 "undo_query": _undo_query(wanted, selected),
                 "next_query": wanted.query(before=rest.decode()) if rest else "",
                 "is_first": not before,
-                "is_old": is_old,
                 "is_cut": len(changes) >= self._changes.limit,
                 "count": len(changes),
                 "since": changes[-1].at if changes else None,
@@ -270,36 +267,17 @@ class TeachingView(View):
             status=400 if problem else 200,
         )
 
-    async def _read(self) -> tuple[Sequence[HistoryChange], bool]:
-        """Return the changes, and whether they may be old because Redis is away."""
-        try:
-            return await self._changes.read(), False
-        except StoreUnavailable:
-            if not self._changes.known:
-                raise
-            return self._changes.known, True
-
     async def _look_at_labels(self, summary: TeachingSummary) -> Sequence[Suspect]:
         """Return the suspects among the messages that were taught last, the most doubtful first.
 
-        They are looked at again when something else was taught. Where Redis is away there are none.
+        They are looked at again when something else was taught.
         """
         basis = {key: change.id for key, change in summary.taught.items()}
         async with self._one_at_a_time:
             if self._suspects is None or self._suspects[0] != basis:
-                try:
-                    suspects = await self._find_suspects(summary.taught)
-                except StoreUnavailable:
-                    return ()
+                suspects = await self._find_suspects(summary.taught)
                 self._suspects = basis, sorted(suspects, key=lambda suspect: -suspect.doubt)
             return self._suspects[1]
-
-    async def _summarize(self, changes: Sequence[HistoryChange]) -> TeachingSummary:
-        basis = changes[0].id if changes else b""
-        async with self._one_at_a_time:
-            if self._summary is None or self._summary[0] != basis:
-                self._summary = basis, await asyncio.to_thread(summarize_teaching, changes)
-            return self._summary[1]
 
 
 def _read_selection(wanted: ChangeSelection, now: float) -> tuple[HistorySelection | None, str]:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.filter.undo import TooManyChanges, UndoOutcome, selected_changes, undo_changes
 from nbstream.logs import event_fields
-from nbstream.server.http.access import Role
 from nbstream.web.admin.teaching_view import MILLISECOND, ChangeSelection, form_time
 from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 
@@ -71,8 +70,7 @@ class UndoView(View):
 
     async def _preview(self, request: PageRequest) -> Answer:
         wanted = ChangeSelection.from_fields(request.query)
-        may_undo = request.session.role.includes(Role.TEACH) and request.session.is_verified
-        values: dict[str, object] = {"wanted": wanted, "problem": "", "may_undo": may_undo, "outcomes": None}
+        values: dict[str, object] = {"wanted": wanted, "problem": "", "outcomes": None}
         if wanted.since or wanted.id:
             try:
                 values |= await self._preview_values(wanted)

@@ -35,7 +35,6 @@ from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, Redirect
 from nbstream.web.responses import SECURITY_FIELDS
 from nbstream.web.server import WebServer
 from nbstream.web.sessions import Sessions, csrf_token, sign
-from nbstream.web.static_files import load_static_files
 from tests.fuzz.http_exchange import HttpExchange, framed
 from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.target import FuzzTarget
@@ -102,9 +101,9 @@ class _View(View):
 
 
 def _start() -> HttpExchange:
-    passwords, static_files, sessions = Passwords("one", "two"), load_static_files(), _Sessions()
+    passwords, sessions = Passwords("one", "two"), _Sessions()
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
-    renderer = PageRenderer(static_files.version)
+    renderer = PageRenderer()
     area = replace(
         ADMIN_AREA,
         views=[_View()],
@@ -114,7 +113,7 @@ def _start() -> HttpExchange:
     login = Login(
         sessions=Sessions(sessions, passwords), counts=_Counts(), allow_from=(), bodies=bodies, renderer=renderer
     )
-    page = WebServer([area], login=login, bodies=bodies, static_files=static_files, renderer=renderer)
+    page = WebServer([area], login=login, bodies=bodies, renderer=renderer)
     return HttpExchange(asyncio.Runner(), HttpListener((), pages=[page]))
 
 

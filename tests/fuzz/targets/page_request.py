@@ -14,7 +14,7 @@ from tests.fuzz.page_elements import assert_own_elements
 from tests.fuzz.shown_records import SESSION, TIME, show_changes, show_row
 from tests.fuzz.target import FuzzTarget
 
-_renderer = PageRenderer("1")
+_renderer = PageRenderer()
 
 
 def _check(data: bytes) -> None:
@@ -45,7 +45,7 @@ def _check_pages(request: PageRequest, selection: ChangeSelection, text: str) ->
     )
     with suppress(PageRefused):
         show_changes((), request)
-    page = Page("admin/undo.html", {"wanted": selection, "problem": "", "may_undo": True, "outcomes": None})
+    page = Page("admin/undo.html", {"wanted": selection, "problem": "", "outcomes": None})
     assert_own_elements(_renderer.render(page, request, path=text))
 
 

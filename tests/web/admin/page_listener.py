@@ -29,7 +29,6 @@ from nbstream.web.requests import View
 from nbstream.web.responses import cookie_name
 from nbstream.web.server import WebServer
 from nbstream.web.sessions import Sessions, csrf_token
-from nbstream.web.static_files import load_static_files
 from tests.harness.http_listener import free_socket
 from tests.harness.waiting import DEADLINE_SECONDS
 
@@ -122,8 +121,7 @@ def make_web_server(
     """Return a server with these views for administrators."""
     store, counts = PageSessionStore(client, ModelKeys(MODEL)), AttemptCounts(client, ModelKeys(MODEL))
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
-    static_files = load_static_files()
-    renderer = PageRenderer(static_files.version)
+    renderer = PageRenderer()
     area = replace(
         ADMIN_AREA,
         views=views,
@@ -133,7 +131,7 @@ def make_web_server(
     login = Login(
         sessions=Sessions(store, passwords), counts=counts, allow_from=(), bodies=bodies, renderer=renderer
     )
-    return WebServer([area], login=login, bodies=bodies, static_files=static_files, renderer=renderer)
+    return WebServer([area], login=login, bodies=bodies, renderer=renderer)
 
 
 @asynccontextmanager

@@ -16,7 +16,7 @@ from nbstream.policy.check import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds, shorten_probability
 from nbstream.server.http.access import Role
 from nbstream.store.connection import ConnectionOptions, open_client
-from nbstream.web.admin.message_view import draw_explanation
+from nbstream.web.admin.drawings import draw_explanation
 from nbstream.web.rendering import format_probability
 from tests.harness.admin_site import Site, buttons, open_site, words
 from tests.harness.disputes import DISPUTED, teach_dispute
@@ -64,7 +64,7 @@ async def test_a_checked_message_is_shown_with_its_verdict_and_why(site: Site) -
     shown = words(page.text)
     assert page.status == 200
     assert record["then"]["reason"] in shown
-    assert page.text.count('class="waterfall"') == 1
+    assert page.text.count('class="drawing"') == 1
     assert "Now it would be" not in shown
     strongest = record["now"]["clues"][0]
     assert f"{strongest['token']} {strongest['from']}" in shown
@@ -89,7 +89,7 @@ async def test_a_lesson_says_what_it_changed_and_changes_the_next_verdict(site: 
         f"The message was learned as ham. P(spam) was {before} and is {after} now; the verdict is still unsure."
     )
     shown = words(page.text)
-    assert page.text.count('class="waterfall"') == 1
+    assert page.text.count('class="drawing"') == 1
     assert "Now it would be unsure P(spam)" in shown
     assert "learned ham page ann" in shown
     assert shorten_probability(check["probability"], 3) in shown
@@ -152,13 +152,13 @@ async def test_what_is_selected_in_the_list_is_taught_with_a_result_for_each(sit
         only_read = await reader.get(path)
 
     assert listed.text.count(" checked>") == len(ids)
-    results = [words(each) for each in re.findall(r"<td data-result>(.*?)</td>", answer.text)]
+    results = [words(each) for each in re.findall(r"</td><td>(.*?)</td>", answer.text)]
     assert [each.partition(".")[0] for each in results[:2]] == ["The message was learned as ham"] * 2
     assert results[2].startswith("Nothing was changed")
-    assert re.findall(r'role="status">.*?>(\w+)</bdi>', taught.text) == ["ham", "ham"]
+    assert re.findall(r'data-label="Learned">.*?>(\w+)</bdi>', taught.text) == ["ham", "ham"]
     assert "The lesson was taken back" in words(back.text)
     assert refused == [400, 400, 403]
-    assert (buttons(only_read.text), "data-teach" in only_read.text) == (["Search"], False)
+    assert (buttons(only_read.text), "checkbox" in only_read.text) == (["Search"], False)
 
 
 async def test_a_message_that_cannot_be_learned_hides_no_result_of_the_others(site: Site, client: Redis) -> None:
@@ -170,7 +170,7 @@ async def test_a_message_that_cannot_be_learned_hides_no_result_of_the_others(si
     async with site.browser() as browser:
         answer = await browser.post("/ui/messages", {"action": "ham", "id": ids})
 
-    first, second, third = [words(each) for each in re.findall(r"<td data-result>(.*?)</td>", answer.text)]
+    first, second, third = [words(each) for each in re.findall(r"</td><td>(.*?)</td>", answer.text)]
     assert first.startswith("The message was learned as ham")
     assert second.startswith("Temporary failure")
     assert third.startswith("The message was learned as ham")

@@ -12,7 +12,6 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.daemon.config import Settings
-from nbstream.errors import StoreUnavailable
 from nbstream.filter.suspects import Suspect, find_suspects
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState
@@ -21,7 +20,6 @@ from nbstream.store.model.history import Assessment, HistoryChange, LessonNote, 
 from nbstream.store.model.model import Model
 from nbstream.store.recent.message_rows import RowSearch
 from nbstream.web.admin import undo_view
-from nbstream.web.admin.messages_view import known_rows
 from nbstream.web.admin.teaching_view import (
     TeachingView,
     contradicts_verdict,
@@ -46,7 +44,6 @@ class Site:
     page: PageListener
     state: ModelState = field(default_factory=lambda: ModelState({"ham": 0, "spam": 3}, {"ham": 200, "spam": 3}))
     autolearned: Mapping[str, int] | None = None
-    is_away: bool = False
     looked_at: int = 0
 
     async def teach(self, message: Message, label: str | None, actor: str = "ann", source: str = "smtp") -> None:
@@ -68,20 +65,14 @@ async def site(client: Redis) -> AsyncIterator[Site]:
     sites: list[Site] = []
     spam_filter = make_filter(client)
 
-    class ChangesOrNone(RecentChanges):
-        async def read(self):  # type: ignore[no-untyped-def]  # as that of the class
-            if sites[0].is_away:
-                raise StoreUnavailable("away")
-            return await super().read()
-
     async def suspects(message_keys: Iterable[str]) -> Sequence[Suspect]:
         sites[0].looked_at += 1
         return await find_suspects(model, spam_filter.parts.make_scorer(spam_filter.policy), message_keys)
 
-    find_rows = known_rows(RowSearch(client, model.keys, 3600))
+    find_rows = RowSearch(client, model.keys, 3600).rows
     views = (
         TeachingView(
-            ChangesOrNone(model.history),
+            RecentChanges(model.history),
             model_state=lambda: sites[0].state,
             autolearned=lambda: sites[0].autolearned,
             find_rows=find_rows,
@@ -158,20 +149,6 @@ async def test_the_list_goes_on_page_by_page(site: Site, reader: Browser) -> Non
         path = unescape(following[1]) if following else ""
 
     assert keys == [change.message_key async for change in site.model.history.changes()]
-
-
-async def test_while_redis_is_away_the_last_state_is_shown_and_said_to_be_old(site: Site, reader: Browser) -> None:
-    site.is_away = True
-    await seen(reader, "/ui/teaching", 503)
-
-    site.is_away = False
-    await site.teach(PRIZE, "spam")
-    await seen(reader, "/ui/teaching")
-    site.is_away = True
-
-    shown = await seen(reader, "/ui/teaching")
-    assert "the changes as they were read last" in shown
-    assert "learned spam" in shown
 
 
 async def test_what_is_learned_without_people_stands_beside_what_people_taught(
