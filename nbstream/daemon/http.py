@@ -28,7 +28,6 @@ from nbstream.web.admin.login import AdminAuthenticator
 from nbstream.web.admin.message_view import PAGE_SOURCE, MessageLookups, MessageView
 from nbstream.web.admin.messages_view import MessagesView
 from nbstream.web.admin.now_view import NowView
-from nbstream.web.admin.quarantine_view import PageQuarantine, QuarantineView
 from nbstream.web.admin.teaching_view import TeachingView
 from nbstream.web.admin.thresholds_view import ThresholdsView
 from nbstream.web.admin.undo_view import UndoView
@@ -37,6 +36,8 @@ from nbstream.web.forms import MAX_FORM_BYTES
 from nbstream.web.lists_view import ListsView
 from nbstream.web.login import Login
 from nbstream.web.metrics import RequestMetrics
+from nbstream.web.quarantine import WebQuarantine
+from nbstream.web.quarantine_view import QuarantineView, UserQuarantineView
 from nbstream.web.rendering import PageRenderer
 from nbstream.web.server import WebServer
 from nbstream.web.sessions import Sessions
@@ -44,10 +45,15 @@ from nbstream.web.user import views as user_views
 from nbstream.web.user.links import LinkMetrics, LinkView
 from nbstream.web.user.login import MailboxAuthenticator
 from nbstream.web.user.own_mail import OwnMail
-from nbstream.web.users.held_mail import DIGEST_SOURCE, USER_PAGE_SOURCE, HeldMail, UserTeacher
 from nbstream.web.users.links import LinkKeys
 from nbstream.web.users.login_servers import make_login_server
 from nbstream.web.users.preferences import UserPreferences
+
+DIGEST_SOURCE = "digest"
+"""The source of what users teach by the links of a digest."""
+
+USER_PAGE_SOURCE = "my"
+"""The source of what users teach on their page."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -157,7 +163,7 @@ class _WebMaker:
                 found.append(NEXT_HOP_AWAY(problem="no answer"))
             return [*found, *lookups.findings()]
 
-        quarantine = PageQuarantine(parts.quarantine, parts.next_hop, self._message_handler, self._outcomes.note)
+        quarantine = self._quarantine(PAGE_SOURCE)
         message_lookups = MessageLookups(
             record=lookups.message_record,
             ledger_entry=model.entry,
@@ -177,7 +183,7 @@ class _WebMaker:
                 self._policy_labels,
                 lookups.class_names,
             ),
-            MessageView(message_lookups, quarantine, self._message_handler),
+            MessageView(message_lookups, quarantine, self._message_handler(PAGE_SOURCE)),
             ThresholdsView(
                 settings.model.name,
                 lambda: parts.counts.loaded_prequential_scores,
@@ -193,7 +199,7 @@ class _WebMaker:
                 class_names=lookups.class_names,
             ),
             UndoView(model, find_rows),
-            QuarantineView(quarantine, find_rows),
+            QuarantineView(quarantine, find_rows, self._runtime),
             ListsView(PREFIX, self._lists, lambda: self._runtime().sender_lists.configured),
         ]
         return replace(
@@ -208,28 +214,26 @@ class _WebMaker:
         context, languages = self._context, USER_AREA.languages
         area = USER_AREA
         if digest:
-            held = self._held_mail(UserTeacher(DIGEST_SOURCE, self._runtime))
-            metrics = LinkMetrics(context.registry)
+            quarantine, metrics = self._quarantine(DIGEST_SOURCE), LinkMetrics(context.registry)
             area = replace(
                 area,
                 languages=sorted(languages, key=lambda language: language != digest.language),
-                views=[LinkView(held, self._preferences, self._link_keys, metrics)],
+                views=[LinkView(quarantine, self._preferences, self._link_keys, metrics)],
             )
         if section is None:
             return area
-        teacher = UserTeacher(USER_PAGE_SOURCE, self._runtime)
+        quarantine = self._quarantine(USER_PAGE_SOURCE)
         address_of = self._address_of(section)
         mail = OwnMail(
             rows=self._rows,
-            quarantined=self._parts.quarantine,
             runtime=self._runtime,
             user_of=self._user_of,
             address_of=address_of,
         )
         views = [
-            user_views.HeldView(mail),
+            UserQuarantineView(quarantine, mail.why),
             user_views.MessagesView(mail, context.settings.remembers_envelopes),
-            user_views.MessageView(mail, self._held_mail(teacher), teacher),
+            user_views.MessageView(mail, quarantine),
             ListsView(USER_PREFIX, self._lists),
             user_views.DigestView(self._preferences),
         ]
@@ -246,14 +250,11 @@ class _WebMaker:
             metrics=RequestMetrics.of_users(context.registry),
         )
 
-    def _held_mail(self, teacher: UserTeacher) -> HeldMail:
-        return HeldMail(
-            waiting=self._parts.quarantine,
-            next_hop=self._parts.next_hop,
-            runtime=self._runtime,
-            teacher=teacher,
-            note_outcome=self._outcomes.note,
-            user_of=self._user_of,
+    def _quarantine(self, source: str) -> WebQuarantine:
+        """Return the quarantine; what is taught with it has this source."""
+        parts = self._parts
+        return WebQuarantine(
+            parts.quarantine, parts.next_hop, self._message_handler(source), self._outcomes.note, self._user_of
         )
 
     def _runtime(self) -> Runtime:
@@ -263,9 +264,9 @@ class _WebMaker:
     def _user_of(self, address: str) -> str:
         return self._runtime().sender_lists.user_of(normalize_address(address))
 
-    def _message_handler(self) -> MessageHandler:
-        """Return what teaches for the page, by the rules in force."""
-        return MessageHandler(PAGE_SOURCE, self._runtime(), self._context.metrics)
+    def _message_handler(self, source: str) -> Callable[[], MessageHandler]:
+        """Return what makes a teacher with this source, by the rules in force."""
+        return lambda: MessageHandler(source, self._runtime(), self._context.metrics)
 
     def _policy_labels(self) -> Mapping[str, str]:
         """Return the patterns of the recipients by the names of the policies in force."""

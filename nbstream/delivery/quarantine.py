@@ -37,6 +37,7 @@ from nbstream.errors import InputError, NotReleased, RelayUnavailable
 from nbstream.logs import event_fields
 from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
+from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 from nbstream.policy.header import QUARANTINE_FIELD
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.threads import in_thread_if_large
@@ -99,6 +100,12 @@ class QuarantineIndex:
             self._look_if_changed()
             names = [(int(name.partition(".")[0]), name, folder) for folder, name, _ in self._keys.get(user, ())]
         return (self._path / folder / name for _, name, folder in sorted(names, reverse=True))
+
+    def users(self) -> list[str]:
+        """Return the users for whom a file waits. Raises ``OSError``."""
+        with self._lock:
+            self._look_if_changed()
+            return list(self._keys)
 
     def usage(self) -> QuarantineUsage:
         """Return how much room is taken. Raises ``OSError``."""
@@ -329,6 +336,13 @@ class Quarantine:
         """Return how much room is taken; it opens the files that it does not know. Raises ``InputError``."""
         try:
             return self._index.usage()
+        except OSError as error:
+            raise InputError(f"{error.filename}: {error.strerror}") from error
+
+    def users(self) -> list[str]:
+        """Return the users for whom a message waits, but for addresses that were cut. Raises ``InputError``."""
+        try:
+            return [user for user in self._index.users() if len(user) < MAX_ADDRESS_LENGTH]
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
 

@@ -23,10 +23,10 @@ from nbstream.mail.message import Message
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.recent.message_rows import normalize_address
 from nbstream.store.state_file import StateFile
+from nbstream.web.quarantine import UserOf
 from nbstream.web.users.digest_mail import DigestRenderer
 from nbstream.web.users.digest_state import DigestState
 from nbstream.web.users.digests import DigestOutcome, Digests
-from nbstream.web.users.held_mail import UserOf
 from nbstream.web.users.links import LinkKeys
 from nbstream.web.users.preferences import UserPreferences
 from nbstream.web.users.settings import DigestSettings
@@ -126,14 +126,13 @@ async def open_digests(
         outcomes = Counter[DigestOutcome]()
         digests = Digests(
             section=settings,
-            waiting=Quarantine(quarantine),
+            waiting=Quarantine(quarantine, user_of=user_of),
             kept_days=kept_days,
             state=DigestState(state),
             renderer=DigestRenderer(settings, kept_days),
             preferences=UserPreferences(client, KEYS),
             link_keys=LinkKeys(client, KEYS),
             next_hop=next_hop,
-            user_of=user_of,
             count=lambda outcome: outcomes.update([outcome]),
         )
         try:

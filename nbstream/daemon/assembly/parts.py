@@ -230,14 +230,15 @@ def make_digests(
 
     return Digests(
         section=section,
-        waiting=Quarantine(settings.quarantine_folder),
+        waiting=Quarantine(
+            settings.quarantine_folder, user_of=lambda address: user_of(normalize_address(address))
+        ),
         kept_days=settings.quarantine.days,
         state=DigestState(parts.state),
         renderer=DigestRenderer(section, settings.quarantine.days, may_log_in),
         preferences=UserPreferences(client, keys),
         link_keys=LinkKeys(client, keys),
         next_hop=parts.next_hop,
-        user_of=lambda address: user_of(normalize_address(address)),
         count=count,
     )
 

@@ -26,9 +26,9 @@ from nbstream.tokens.private_tokens import are_private
 from nbstream.tokens.tokens import Tokens
 from nbstream.web.admin.drawings import draw_explanation
 from nbstream.web.admin.lesson_sentences import describe_lesson
-from nbstream.web.admin.quarantine_view import GONE, readable_quarantine
 from nbstream.web.areas import PREFIX
 from nbstream.web.forms import read_selected_ids
+from nbstream.web.quarantine import MailOutcome, MailResult, readable_quarantine
 from nbstream.web.rendering import format_probability
 from nbstream.web.requests import Page, PageRefused, PageRoute, Redirect, View
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nbstream.store.model.ledger import LedgerEntry
     from nbstream.store.recent.message_rows import MessageRow
     from nbstream.web.admin.messages_view import FindRows
-    from nbstream.web.admin.quarantine_view import PageQuarantine, QuarantinedMail
+    from nbstream.web.quarantine import QuarantinedMail, WebQuarantine
     from nbstream.web.requests import Answer, PageRequest
 
 
@@ -84,11 +84,11 @@ class MessageView(View):
     def __init__(
         self,
         lookups: MessageLookups,
-        waiting: PageQuarantine,
+        quarantine: WebQuarantine,
         message_handler: Callable[[], MessageHandler],
     ) -> None:
         self._lookups = lookups
-        self._quarantine = waiting
+        self._quarantine = quarantine
         self._message_handler = message_handler
 
     def routes(self) -> Iterable[PageRoute]:
@@ -136,7 +136,7 @@ class MessageView(View):
 
     async def _find_quarantined(self, message_id: str) -> QuarantinedMail | None:
         with suppress(InputError):  # the view of the quarantine says why
-            return await self._quarantine.find(message_id)
+            return await self._quarantine.find(None, message_id)
         return None
 
     async def _show_quarantined(self, mail: QuarantinedMail) -> tuple[Sequence[QuarantineNote], ShownText | None]:
@@ -215,7 +215,7 @@ class MessageView(View):
         if checked:
             return checked
         with readable_quarantine():
-            mail = await self._quarantine.find(message_id)
+            mail = await self._quarantine.find(None, message_id)
             if mail:
                 return await self._quarantine.message(mail)
         raise PageRefused(
@@ -228,16 +228,13 @@ class MessageView(View):
 
     async def _release(self, message_id: str, request: PageRequest) -> str:
         """Release the message, and return what became of it."""
-        try:
-            with readable_quarantine():
-                mail = await self._quarantine.find(message_id)
-        except PageRefused as refused:
-            return refused.text
-        if mail is None:
-            return GONE
-        again = request.form_value("again") == "yes"
-        result = await self._quarantine.release(mail, request.session.name, again=again)
-        return result.text if result.is_done else f"Not released: {result.text}"
+        with readable_quarantine():
+            mail = await self._quarantine.find(None, message_id)
+        result = MailResult(message_id, MailOutcome.GONE)
+        if mail:
+            again = request.form_value("again") == "yes"
+            result = await self._quarantine.release(None, mail, request.session.name, again=again)
+        return result.text if result.outcome is MailOutcome.DONE else f"Not released: {result.text}"
 
 
 def _label_of_action(action: str) -> str | None:

@@ -18,24 +18,24 @@ from prometheus_client import Counter
 from nbstream.errors import InputError, StoreUnavailable
 from nbstream.logs import event_fields
 from nbstream.web.areas import USER_PREFIX
+from nbstream.web.quarantine import MailOutcome
 from nbstream.web.requests import Page, PageRefused, PageRoute, View
-from nbstream.web.users.held_mail import HeldOutcome
 from nbstream.web.users.links import LinkPurpose
 
 if TYPE_CHECKING:
     from nbstream.metrics import MetricsRegistry
+    from nbstream.web.quarantine import ListedMail, WebQuarantine
     from nbstream.web.requests import Answer, PageRequest
-    from nbstream.web.users.held_mail import HeldMail, HeldMessage
     from nbstream.web.users.links import LinkKeys, SignedLink
     from nbstream.web.users.preferences import UserPreferences
 
 _PURPOSES = (LinkPurpose.RELEASE, LinkPurpose.HAM, LinkPurpose.DIGEST)
 _STATUSES = {
-    HeldOutcome.DONE: 200,
-    HeldOutcome.GONE: 410,
-    HeldOutcome.IN_DOUBT: 409,
-    HeldOutcome.REFUSED: 502,
-    HeldOutcome.LATER: 503,
+    MailOutcome.DONE: 200,
+    MailOutcome.GONE: 410,
+    MailOutcome.IN_DOUBT: 409,
+    MailOutcome.REFUSED: 502,
+    MailOutcome.LATER: 503,
 }
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class _Shown:
     text: str
     status: int = 200
     outcome: str = "shown"
-    message: HeldMessage | None = None
+    row: ListedMail | None = None
     button: str = ""
     field: tuple[str, str] | None = None
 
@@ -75,13 +75,13 @@ class LinkView(View):
 
     def __init__(
         self,
-        held: HeldMail,
+        quarantine: WebQuarantine,
         preferences: UserPreferences,
         keys: LinkKeys,
         metrics: LinkMetrics,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._held = held
+        self._quarantine = quarantine
         self._preferences = preferences
         self._keys = keys
         self._metrics = metrics
@@ -110,7 +110,7 @@ class LinkView(View):
                 shown = await self._show(link)
         except (StoreUnavailable, InputError) as error:
             _log.warning("http: a link could not be followed: %s", error)
-            shown = _Shown(text="released_later", status=503, outcome=HeldOutcome.LATER)
+            shown = _Shown(text="released_later", status=503, outcome=MailOutcome.LATER)
         self._metrics.count(purpose, shown.outcome)
         values = {
             "title": f"link_{purpose}" if link else "error_400",
@@ -124,31 +124,33 @@ class LinkView(View):
         """Return what the link would do. Raises ``StoreUnavailable`` or ``InputError``."""
         if link.purpose is LinkPurpose.DIGEST:
             return await self._show_digest(link)
-        message = await self._held.find(link.address, link.message_id)
-        if message is None:
-            return _Shown(text="released_gone", status=410, outcome=HeldOutcome.GONE)
+        mail = await self._quarantine.find(link.address, link.message_id)
+        if mail is None:
+            return _Shown(text="released_gone", status=410, outcome=MailOutcome.GONE)
+        (row,) = await self._quarantine.rows([mail])
         button = "release" if link.purpose is LinkPurpose.RELEASE else "is_ham"
-        return _Shown(text=f"ask_{link.purpose}", message=message, button=button)
+        return _Shown(text=f"ask_{link.purpose}", row=row, button=button)
 
     async def _show_digest(self, link: SignedLink) -> _Shown:
         state, other = ("on", "off") if await self._preferences.wants_digest(link.address) else ("off", "on")
         return _Shown(text=f"digest_{state}", button=f"digest_switch_{other}", field=("digest", other))
 
     async def _change(self, link: SignedLink, request: PageRequest) -> _Shown:
-        """Do what the link is for. Raises ``StoreUnavailable``."""
-        held, address, message_id = self._held, link.address, link.message_id
-        match link.purpose:
-            case LinkPurpose.RELEASE:
-                outcome = await held.release(address, message_id, again=request.form_value("again") == "yes")
-            case LinkPurpose.HAM:
-                outcome = await held.learn_ham(address, message_id)
-            case _:
-                await self._preferences.set_digest(address, wanted=request.form_value("digest") == "on")
-                return replace(await self._show_digest(link), outcome=HeldOutcome.DONE)
-        text = (
-            "learned" if outcome is HeldOutcome.DONE and link.purpose is LinkPurpose.HAM else f"released_{outcome}"
-        )
-        shown = _Shown(text=text, status=_STATUSES[outcome], outcome=outcome)
-        if outcome is HeldOutcome.IN_DOUBT:
+        """Do what the link is for. Raises ``StoreUnavailable`` or ``InputError``."""
+        quarantine, address = self._quarantine, link.address
+        if link.purpose is LinkPurpose.DIGEST:
+            await self._preferences.set_digest(address, wanted=request.form_value("digest") == "on")
+            return replace(await self._show_digest(link), outcome=MailOutcome.DONE)
+        mail = await quarantine.find(address, link.message_id)
+        if mail is None:
+            outcome = MailOutcome.GONE
+        elif link.purpose is LinkPurpose.RELEASE:
+            again = request.form_value("again") == "yes"
+            outcome = (await quarantine.release(address, mail, address, again=again)).outcome
+        else:
+            await quarantine.learn(address, await quarantine.message(mail), "ham", address)
+            return _Shown(text="learned", outcome=MailOutcome.DONE)
+        shown = _Shown(text=f"released_{outcome}", status=_STATUSES[outcome], outcome=outcome)
+        if outcome is MailOutcome.IN_DOUBT:
             return replace(shown, button="release_again", field=("again", "yes"))
         return shown

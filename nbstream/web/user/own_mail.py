@@ -1,4 +1,4 @@
-"""The mail of one user, as the self-service page shows it: recently checked and quarantined messages.
+"""The messages of one user that were checked lately, as the self-service page shows them.
 
 Rules: everything is looked up by the user's address, and what comes back has no recipient in it, so that no view
 can show one. A message to others does not exist. What was stored at a check may be about another recipient: if
@@ -7,28 +7,25 @@ there were several, and in each explanation, the filter checks again, for this u
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.clues import TokenClues
-from nbstream.delivery import quarantine
-from nbstream.errors import InputError
 from nbstream.policy.feedback_source import user_of_actor
-from nbstream.store.recent.message_rows import RowFilter, is_named_by_sender
-from nbstream.web.users.held_mail import read_held_message, recipients_of
+from nbstream.store.recent.message_rows import is_named_by_sender
+from nbstream.store.recent.message_rows import RowFilter
+from nbstream.web.users.sentences import describe
 
 if TYPE_CHECKING:
-    from nbstream.delivery.quarantine import Quarantine, QuarantineFile
-    from nbstream.filter import LearnableMessage
-    from nbstream.policy.check import Explanation
+    from nbstream.filter import Check
     from nbstream.policy.envelope import RememberedEnvelope
     from nbstream.server.runtime import Runtime
-    from nbstream.store.recent.message_rows import MessageRow, RowPosition, RowSearch
-    from nbstream.web.users.held_mail import HeldMessage, UserOf
+    from nbstream.store.recent.checked_messages import CheckedMessage
+    from nbstream.store.recent.message_rows import MessageRow, RowPosition
+    from nbstream.store.recent.message_rows import RowPage, RowSearch
+    from nbstream.web.quarantine import UserOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +44,6 @@ class OwnMessage:
     label: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class OwnExplanation:
-    """How the filter of a user judges a message; ``is_corrected``: their own model contributes to it."""
-
-    explanation: Explanation
-    is_corrected: bool
-
-
-@dataclass(frozen=True, slots=True)
-class OwnMailPage:
-    """Some checked messages of a user, the newest first; the next page begins at ``older``, None for no more."""
-
-    messages: Sequence[OwnMessage]
-    older: RowPosition | None
-
-
 @dataclass(eq=False, kw_only=True, slots=True)
 class OwnMail:
     """The mail of all users; each method is about that of the one with this ``address``, normalized.
@@ -72,40 +53,22 @@ class OwnMail:
     """
 
     rows: RowSearch
-    quarantined: Quarantine
     runtime: Callable[[], Runtime]
     user_of: UserOf
     address_of: Callable[[str], str | None]
-    _one_reader: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1), init=False)
 
-    async def checked(self, address: str, position: RowPosition | None, count: int) -> OwnMailPage:
-        """Return the messages that were checked for the user, those before ``position``."""
-        wanted = RowFilter(recipient=address, user_of=self.user_of)
-        page = await self.rows.search(wanted, position, count)
-        own = [row for row in page.rows if self._is_of(row, address)]  # an address may belong to another user
-        return OwnMailPage([await self._own(address, row) for row in own], page.next_position)
+    async def checked(self, address: str, position: RowPosition | None, count: int) -> RowPage:
+        """Return the rows of the messages that were checked for the user, those before ``position``."""
+        return await self.rows.search(RowFilter(recipient=address, user_of=self.user_of), position, count)
 
-    async def waiting(self, address: str, count: int) -> Sequence[HeldMessage]:
-        """Return what waits for the user, the newest first, each message once. Raises ``InputError``."""
-
-        def read() -> Sequence[HeldMessage]:
-            by_id: dict[str, HeldMessage] = {}
-            for file in self.quarantined.messages_for(address):
-                if len(by_id) == count:
-                    break
-                if file.id not in by_id and self._is_for(file, address):
-                    with suppress(InputError):  # released just now
-                        by_id[file.id] = read_held_message(file)
-            return list(by_id.values())
-
-        async with self._one_reader:
-            return await asyncio.to_thread(read)
+    async def own_messages(self, address: str, rows: Iterable[MessageRow]) -> Sequence[OwnMessage]:
+        """Return those of these messages that are the user's."""
+        return [await self._own(address, row) for row in rows if self._is_of(row, address)]
 
     async def find(self, address: str, message_id: str) -> OwnMessage | None:
         """Return a checked message of the user; None where there is none with this id."""
-        rows = await self.rows.rows([message_id])
-        row = rows.get(message_id)
-        return await self._own(address, row) if row and self._is_of(row, address) else None
+        rows = (await self.rows.rows([message_id])).values()
+        return next(iter(await self.own_messages(address, rows)), None)
 
     async def label(self, address: str, message_id: str) -> str | None:
         """Return what the user themselves has called the message. Raises ``StoreUnavailable``."""
@@ -115,41 +78,37 @@ class OwnMail:
         teachers = (entry.actor, self.address_of(user_of_actor(entry.actor))) if entry else ()
         return entry.label if entry and address in teachers else None
 
-    async def explain(self, address: str, message_id: str) -> OwnExplanation | None:
-        """Return what the filter of the user thinks of their message now; None where too little is remembered."""
-        runtime = self.runtime()
-        checked = await runtime.spam_filter.recall(message_id)
+    async def recall(self, message_id: str) -> CheckedMessage | None:
+        """Return what is remembered of any checked message."""
+        return await self.runtime().spam_filter.recall(message_id)
+
+    async def why(self, address: str, message_id: str, language: str, label: str | None = None) -> Sequence[str]:
+        """Return why the user's message is called what it is; nothing where too little is remembered.
+
+        ``label`` is what they have called it.
+        """
+        check = await self._check(address, message_id)
+        if check is None:
+            return ()
+        is_corrected = isinstance(check.clues, TokenClues) and any(check.clues.own_levels)
+        return describe(check.explain(time.time()), language, is_corrected=is_corrected)
+
+    async def _check(self, address: str, message_id: str) -> Check | None:
+        """Return how the filter of the user judges their message now; None where too little is remembered."""
+        runtime, checked = self.runtime(), await self.recall(message_id)
         if checked is None:
             return None
         (own_filter,) = await runtime.filters_for([address])
         check = await own_filter.score_tokens(checked.key, checked.tokens)
-        decided = await runtime.spam_filter.decide_by_rule(check, runtime.rules.rule_of(address))
-        is_corrected = isinstance(check.clues, TokenClues) and any(check.clues.own_levels)
-        return OwnExplanation(decided.explain(time.time()), is_corrected)
-
-    async def learnable(self, address: str, message_id: str) -> LearnableMessage | None:
-        """Return what the user can teach of a message to them, or None. Raises ``InputError``."""
-        if await self.find(address, message_id) and (
-            checked := await self.runtime().spam_filter.recall(message_id)
-        ):
-            return checked
-
-        def read() -> LearnableMessage | None:
-            own = (file for file in self.quarantined.messages_for(address) if file.id == message_id)
-            file = next((file for file in own if self._is_for(file, address)), None)
-            reader = self.runtime().message_reader
-            return reader.read_incoming(quarantine.read_message(file)[1]) if file else None
-
-        async with self._one_reader:
-            return await asyncio.to_thread(read)
+        return await runtime.spam_filter.decide_by_rule(check, runtime.rules.rule_of(address))
 
     async def _own(self, address: str, row: MessageRow) -> OwnMessage:
         envelope = row.envelope
         assert envelope is not None  # the user is in it
         verdict: str | None = row.verdict
         if envelope.recipient_count != 1:
-            own = await self.explain(address, row.id)
-            verdict = own.explanation.verdict if own else None
+            check = await self._check(address, row.id)
+            verdict = check.verdict if check else None
         label = await self.label(address, row.id)
         sender = self._sender_for(address, envelope)
         return OwnMessage(row.id, row.checked_at, sender, envelope.subject, verdict, label)
@@ -170,9 +129,3 @@ class OwnMail:
     def _is_of(self, row: MessageRow, address: str) -> bool:
         recipients = row.envelope.recipients if row.envelope else ()
         return any(self.user_of(recipient) == address for recipient in recipients)
-
-    def _is_for(self, file: QuarantineFile, address: str) -> bool:
-        try:
-            return address in recipients_of(quarantine.read_note(file), self.user_of)
-        except InputError:  # released just now, or damaged
-            return False

@@ -33,7 +33,7 @@ from nbstream.web.users.links import LinkPurpose, LinkSigner, SignedLink
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from nbstream.web.users.held_mail import HeldMessage
+    from nbstream.web.quarantine import ListedMail
     from nbstream.web.users.settings import DigestSettings
 
 LINK_DAYS = 30
@@ -56,13 +56,11 @@ _LINK_MARK = re.compile(rf"({_ADDRESS})|:(?=//)|(?<=[^\s.])[.\u3002\uff0e\uff61]
 class Digest:
     """What the digest says about a user's quarantined mail.
 
-    ``recipient`` is the address as the mail had it, ``address`` the same normalized. ``messages`` are listed;
-    ``more`` new ones are not, and ``older`` ones were told of before.
+    ``messages`` are listed, each with a note; ``more`` new ones are not, and ``older`` ones were told of before.
     """
 
-    recipient: str
     address: str
-    messages: Sequence[HeldMessage]
+    messages: Sequence[ListedMail]
     more: int = 0
     older: int = 0
 
@@ -70,24 +68,6 @@ class Digest:
     def total(self) -> int:
         """How many messages are new."""
         return len(self.messages) + self.more
-
-
-@dataclass(frozen=True, slots=True)
-class DigestMessage:
-    """One message as the templates see it.
-
-    ``sureness`` is certain, likely or unsure, or listed where the sender is on a list of blocked senders.
-    ``percent`` is never rounded up, and 99.9 at most.
-    """
-
-    sender: str
-    subject: str
-    at: float
-    sureness: str
-    percent: str
-    in_doubt: bool
-    release_url: str
-    ham_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +100,11 @@ class DigestRenderer:
     def mail(self, digest: Digest, signer: LinkSigner, now: float) -> bytes:
         """Return the message, with CRLF line ends. Raises ``InputError`` for an address that no field can have."""
         texts = self.render(digest, signer, now)
-        is_ascii = digest.recipient.isascii() and self._section.sender.isascii()
+        is_ascii = digest.address.isascii() and self._section.sender.isascii()
         policy = SMTP if is_ascii else SMTPUTF8
         mail = EmailMessage(policy)
         mail["From"] = _address(self._section.sender)
-        mail["To"] = _address(digest.recipient)
+        mail["To"] = _address(digest.address)
         mail["Subject"] = texts.subject
         mail["Date"] = formatdate(now, localtime=True)
         mail["Message-ID"] = make_msgid(domain=self._section.sender.rpartition("@")[2])
@@ -138,31 +118,19 @@ class DigestRenderer:
     def render(self, digest: Digest, signer: LinkSigner, now: float) -> DigestTexts:
         """Return the texts of the mail."""
 
-        def url(purpose: LinkPurpose, message_id: str = "") -> str:
-            return self._url(signer, purpose, digest.address, now, message_id)
+        def url(purpose: str, message_id: str = "") -> str:
+            return self._url(signer, LinkPurpose(purpose), digest.address, now, message_id)
 
         values = {
-            "address": digest.recipient,
-            "messages": [
-                DigestMessage(
-                    message.sender,
-                    message.subject,
-                    message.at,
-                    "listed" if message.by_list else _sureness(message.probability),
-                    _percent(message.probability),
-                    message.in_doubt,
-                    url(LinkPurpose.RELEASE, message.id),
-                    url(LinkPurpose.HAM, message.id),
-                )
-                for message in digest.messages
-            ],
+            "address": digest.address,
+            "messages": digest.messages,
+            "url": url,
             "total": digest.total,
             "more": digest.more,
             "older": digest.older,
             "kept_days": self._kept_days,
             "links_end_at": self._ends_at(LinkPurpose.RELEASE, now),
-            "digest_url": url(LinkPurpose.DIGEST),
-            "login_url": url(LinkPurpose.LOGIN) if self._may_log_in(digest.address) else "",
+            "may_log_in": self._may_log_in(digest.address),
             "login_ends_at": self._ends_at(LinkPurpose.LOGIN, now),
         }
         templates = (self._environment.get_template(name) for name in (_SUBJECT, _TEXT, _HTML))
@@ -189,7 +157,7 @@ def _environment(language: str) -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    environment.filters.update(foreign=_foreign, local_time=_local_time)
+    environment.filters.update(foreign=_foreign, local_time=_local_time, percent=_percent, sureness=_sureness)
     return environment
 
 
@@ -213,6 +181,7 @@ def _sureness(probability: float) -> str:
 
 
 def _percent(probability: float) -> str:
+    """Return a number that is never rounded up, and 99.9 at most."""
     tenths = min(999, math.floor(1000 * probability))
     return f"{tenths / 10:.1f}"
 

@@ -1,9 +1,9 @@
 """The digests: each user gets a list of what was quarantined since the last one, through the next hop.
 
-Rules: a digest goes only to an address that the settings name, to which held mail itself was addressed, and whose
+Rules: a digest goes only to an address that the settings name, to which quarantined mail was addressed, and whose
 user has not switched it off; and only where something is new. It is never checked, and never held back. A user is
 noted as served after the next hop's 250: what ends a run in between sends one user a second digest at most, and
-costs nobody his. What came within the last minute is in the next digest, since its file may still be on its way
+costs nobody theirs. What came within the last minute is in the next digest, since its file may still be on its way
 to the disk. The least certain messages come first, since among them is what a user looks for.
 """
 
@@ -20,20 +20,17 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter as MetricCounter
 
-from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import SmtpPath
 from nbstream.errors import InputError, RelayRefused, RelayUnavailable
 from nbstream.logs import event_fields
-from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
-from nbstream.store.recent.message_rows import normalize_address
+from nbstream.web.quarantine import mails_of, read_row
 from nbstream.web.users.digest_mail import Digest, DigestRenderer
 from nbstream.web.users.digest_state import DigestMarker, DigestState
-from nbstream.web.users.held_mail import UserOf, read_held_message
 from nbstream.web.users.links import LinkSigner
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.delivery.quarantine import Quarantine, QuarantineFile
+    from nbstream.delivery.quarantine import Quarantine
     from nbstream.metrics import MetricsRegistry
     from nbstream.web.users.links import LinkKeys
     from nbstream.web.users.preferences import UserPreferences
@@ -60,21 +57,6 @@ class DigestOutcome(StrEnum):
     """The next hop could not take it now, and it is tried again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _HeldFile:
-    file: QuarantineFile
-    probability: float
-    by_list: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _UserMail:
-    """What waits for one user, by the ids of the messages; ``recipient`` is their address, as mail had it."""
-
-    recipient: str
-    files: dict[str, _HeldFile] = field(default_factory=dict)
-
-
 @dataclass(eq=False, kw_only=True, slots=True)
 class Digests:
     """The digests of one quarantine; ``count`` gets the outcome of each."""
@@ -87,7 +69,6 @@ class Digests:
     preferences: UserPreferences
     link_keys: LinkKeys
     next_hop: NextHop
-    user_of: UserOf = normalize_address
     count: Callable[[DigestOutcome], object] = lambda _: None
     _again_at: float = field(default=0.0, init=False)
 
@@ -130,24 +111,21 @@ class Digests:
 
         Raises ``InputError``.
         """
-        user = (await asyncio.to_thread(self._users, address)).get(address)
-        if user is None:
-            return None
         marker = await asyncio.to_thread(self.state.marker, address)
-        digest = await asyncio.to_thread(_make_digest, address, user, marker.until, now)
+        digest = await asyncio.to_thread(self._make_digest, address, marker.until, now)
         return self.renderer.mail(digest, _NO_KEY, now) if digest else None
 
     async def _send_all(self, now: float, due: float | None, only: str | None = None) -> Counter[DigestOutcome]:
         outcomes = Counter[DigestOutcome]()
         if self.kept_days is not None:  # then all that waits is new, with a marker or without
             await asyncio.to_thread(self.state.remove_older, now - _DAY_SECONDS * (self.kept_days + 1))
-        users = await asyncio.to_thread(self._users, only)
+        users = [only] if only else await asyncio.to_thread(self.waiting.users)
         signer = await self.link_keys.signer()
-        for address in await self.preferences.want_digest(sorted(users)):
+        for address in await self.preferences.want_digest(sorted(filter(self.section.is_recipient, users))):
             marker = await asyncio.to_thread(self.state.marker, address)
             if due is not None and marker.due >= due:
                 continue
-            digest = await asyncio.to_thread(_make_digest, address, users[address], marker.until, now)
+            digest = await asyncio.to_thread(self._make_digest, address, marker.until, now)
             if digest is None:
                 continue
             try:
@@ -170,33 +148,28 @@ class Digests:
         outcomes[outcome] += 1
         self.count(outcome)
 
-    def _users(self, only: str | None = None) -> dict[str, _UserMail]:
-        """Return what waits for each user who may get a digest. It opens all files. Raises ``InputError``."""
-        users: dict[str, _UserMail] = {}
-        may_get: dict[str, bool] = {}
-        for file in self.waiting.messages():
-            try:
-                note = quarantine.read_note(file)
-            except InputError:
-                continue  # it was released or removed, or is no mail of ours
-            for path in note.envelope.recipients:
-                if len(path.address) > MAX_ADDRESS_LENGTH:
-                    continue  # what ``normalize_address`` leaves of it is another address
-                address = self.user_of(path.address)
-                if address not in may_get:
-                    wanted = address == only if only is not None else True
-                    may_get[address] = wanted and self.section.is_recipient(address)
-                if may_get[address]:
-                    own = path.address if normalize_address(path.address) == address else address
-                    user = users.setdefault(address, _UserMail(own))
-                    user.files[file.id] = _HeldFile(file, note.probability, note.by_list)
-        return users
+    def _make_digest(self, address: str, until: float, now: float) -> Digest | None:
+        """Return the digest of what came after ``until``; None where that is nothing. It opens the new files.
+
+        Raises ``InputError``.
+        """
+        if not self.section.is_recipient(address):
+            return None
+        mails = mails_of(self.waiting.messages_for(address)).values()
+        settled = [mail for mail in mails if mail.at <= now - _SETTLE_SECONDS]
+        new = [mail for mail in settled if mail.at > until]
+        found = [(row.note, row) for row in map(read_row, new) if row.note]  # others were released just now
+        found.sort(key=lambda each: (each[0].by_list, each[0].probability, -each[1].mail.at))
+        if not found:
+            return None
+        rows = [row for _, row in found[:MAX_LISTED]]
+        return Digest(address, rows, len(found) - len(rows), len(settled) - len(new))
 
     async def _send(self, digest: Digest, signer: LinkSigner, now: float) -> DigestOutcome:
         """Hand one digest to the next hop. Raises ``RelayUnavailable``."""
         try:
             content = await asyncio.to_thread(self.renderer.mail, digest, signer, now)
-            await _hand_over(self.next_hop, digest.recipient, content)
+            await _hand_over(self.next_hop, digest.address, content)
         except RelayRefused as error:
             _log.warning("digest: refused: %s", error, extra=event_fields(recipient=digest.address))
             return DigestOutcome.DEFERRED if error.temporary else DigestOutcome.REFUSED
@@ -221,23 +194,6 @@ async def _hand_over(next_hop: NextHop, recipient: str, content: bytes) -> None:
         await transaction.abort()
         raise
     raise RelayRefused(reply.code, reply.text)
-
-
-def _make_digest(address: str, user: _UserMail, until: float, now: float) -> Digest | None:
-    """Return the digest of what came after ``until``; None where that is nothing. It opens the listed files."""
-    settled = [held for held in user.files.values() if held.file.at <= now - _SETTLE_SECONDS]
-    new = [held for held in settled if held.file.at > until]
-    new.sort(key=lambda held: (held.by_list, held.probability, -held.file.at))
-    messages = []
-    for held in new[:MAX_LISTED]:
-        try:
-            messages.append(read_held_message(held.file))
-        except InputError:
-            continue  # it was released or removed just now
-    if not messages:
-        return None
-    more, older = max(0, len(new) - MAX_LISTED), len(settled) - len(new)
-    return Digest(user.recipient, address, messages, more, older)
 
 
 # When a digest is due, in the time zone of the machine. No clock is read here.

@@ -122,7 +122,7 @@ async def test_what_he_says_goes_to_his_own_model_and_is_shown_to_him_alone(clie
                 await browser.post(f"/my/messages/{checked}", {"action": "ham"})
             shown = words((await browser.get(f"/my/messages/{checked}")).text)
 
-            assert "You have called this message wanted." in shown
+            assert "you called it wanted" in shown
             assert (await other.get(f"/my/messages/{checked}")).text == of_bob
         assert await site.label(checked) is None
         assert await client.hgetall(ModelKeys("default").totals) == before

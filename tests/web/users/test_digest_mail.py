@@ -11,14 +11,17 @@ from dataclasses import replace
 from email.message import EmailMessage
 from functools import cache
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.quarantine import QuarantineFile, QuarantineNote
+from nbstream.web.quarantine import ListedMail, QuarantinedMail
 from nbstream.web.users.digest_mail import Digest, DigestRenderer
-from nbstream.web.users.held_mail import HeldMessage
 from nbstream.web.users.links import LinkPurpose, LinkSigner
 from nbstream.web.users.settings import DigestSettings
 from tests.harness.admin_site import HOSTILE
@@ -27,9 +30,19 @@ from tests.harness.digest_site import SECTION, body_of
 NOW = 1_795_849_200.0  # 2026-11-28 07:00 UTC
 SIGNER = LinkSigner(b"k" * 32)
 IDS = ["abcdefghijklmnopqrstuvwx", "bcdefghijklmnopqrstuvwxy"]
-LETTER = HeldMessage(IDS[0], NOW - 7200, "unsure", 0.62, "Chess club <news@chess.example>", "Friday's games")
-SPAM = HeldMessage(IDS[1], NOW - 3600, "spam", 0.99996, "winner@lottery.example", "You have won", in_doubt=True)
-DIGEST = Digest("Ann@example.org", "ann@example.org", [LETTER, SPAM], more=2, older=1)
+
+
+def listed(
+    message_id: str, at: float, probability: float, sender: str, subject: str, *, in_doubt: bool = False
+) -> ListedMail:
+    note = QuarantineNote(message_id, "spam", probability, "", Envelope(SmtpPath(sender), ()))
+    file = QuarantineFile(message_id, at, Path(), in_doubt)
+    return ListedMail(QuarantinedMail(message_id, [file]), note, sender, subject)
+
+
+LETTER = listed(IDS[0], NOW - 7200, 0.62, "Chess club <news@chess.example>", "Friday's games")
+SPAM = listed(IDS[1], NOW - 3600, 0.99996, "winner@lottery.example", "You have won", in_doubt=True)
+DIGEST = Digest("ann@example.org", [LETTER, SPAM], more=2, older=1)
 URL = re.compile(r"https://mail\.example\.org/my/link/(\w+)\?link=([\w-]+)")
 
 
@@ -55,7 +68,7 @@ def mail_of(digest: Digest, **section: Any) -> EmailMessage:
 
 def test_a_program_wrote_it_and_nobody_is_to_answer() -> None:
     mail = mail_of(DIGEST)
-    assert (mail["From"], mail["To"]) == ("filter@example.org", "Ann@example.org")
+    assert (mail["From"], mail["To"]) == ("filter@example.org", "ann@example.org")
     assert mail["Auto-Submitted"] == "auto-generated"
     assert mail["Message-ID"].endswith("@example.org>")
     assert mail["Date"].datetime.timestamp() == NOW

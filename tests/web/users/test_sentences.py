@@ -43,16 +43,15 @@ def test_spam_says_what_spoke_against_it() -> None:
         url__bad_example=1,
         body__hi=-5,
     )
-    assert describe(spam, None, "en") == [
+    assert describe(spam, "en") == [
         "It looks like spam (99 %).",
         "What weighed most against it: the sender's domain “shop.example”, the words “pills”, “cheap” and a link "
         "to “bad.example”.",
     ]
-    assert describe(spam, "ham", "de") == [
+    assert describe(spam, "de") == [
         "Die Nachricht sieht nach Spam aus (99 %).",
         "Am meisten sprach gegen sie: die Domain des Absenders „shop.example“, die Wörter „pills“, „cheap“ und "
         "ein Link zu „bad.example“.",
-        "Sie haben diese Nachricht erwünscht genannt.",
     ]
 
 
@@ -63,20 +62,19 @@ def test_what_others_may_read_only_in_the_header_is_not_named() -> None:
         "raw__bob": 7.0,
         "received__bob_example": 6.0,
     }
-    sentences = describe(explanation("spam", 0.999, **clues), None, "en")
+    sentences = describe(explanation("spam", 0.999, **clues), "en")
     assert sentences[1] == "What weighed most against it: the way in which the message is built."
     assert "bob" not in " ".join(sentences)
 
 
 @pytest.mark.parametrize("language", ["en", "de"])
-@pytest.mark.parametrize("label", [None, "spam", "ham"])
 @pytest.mark.parametrize("verdict", ["ham", "unsure", "spam", "reject"])
-def test_there_are_three_sentences_at_most(language: str, label: str | None, verdict: str) -> None:
+def test_there_are_three_sentences_at_most(language: str, verdict: str) -> None:
     clues = {"from__a_example": 1.0, "body__b": -1.0, "file__c": 2.0, "from_name__d": -2.0, "tree__e": 3.0}
-    assert len(describe(explanation(verdict, 0.7, **clues), label, language)) <= 3
+    assert len(describe(explanation(verdict, 0.7, **clues), language, is_corrected=True)) <= 3
 
 
 def test_words_of_the_message_hide_nothing() -> None:
     clue = CountedClue("body:\u202epay".encode(), 2.0, 1, 1)
     spam = replace(explanation("spam", 0.98), clues=(clue,))
-    assert "\u202e" not in describe(spam, None, "en")[1]
+    assert "\u202e" not in describe(spam, "en")[1]

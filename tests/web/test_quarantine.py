@@ -1,4 +1,4 @@
-"""``nbstream.web.users.held_mail``: each user has what is addressed to him, and nothing of anybody else."""
+"""``nbstream.web.quarantine``: each user has what is addressed to them, and nothing of anybody else."""
 
 from __future__ import annotations
 
@@ -19,15 +19,9 @@ from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
 from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
+from nbstream.server.message_service import MessageHandler
 from nbstream.store.recent.message_rows import OutcomeKind, normalize_address
-from nbstream.web.users.held_mail import (
-    DIGEST_SOURCE,
-    HeldMail,
-    HeldMessage,
-    HeldOutcome,
-    UserOf,
-    UserTeacher,
-)
+from nbstream.web.quarantine import MailOutcome, MailQuery, UserOf, WebQuarantine
 from tests.harness.digest_site import without_detail
 from tests.harness.listener_filters import OpenFilter, open_filter
 from tests.harness.mail_server import MailServer, open_mail_server
@@ -41,9 +35,9 @@ ID = Message.parse(RAW).key
 
 @dataclass
 class Site:
-    """The held mail of a quarantine, and what came of it."""
+    """A quarantine for users, and what came of it."""
 
-    held: HeldMail
+    quarantine: WebQuarantine
     waiting: Quarantine
     server: MailServer
     filter: OpenFilter
@@ -61,13 +55,18 @@ class Site:
         notes = map(quarantine.read_note, self.waiting.messages())
         return [[path.address for path in note.envelope.recipients] for note in notes]
 
+    async def release(self, address: str, message_id: str) -> MailOutcome | None:
+        """Release what the user finds; None where they find nothing."""
+        mail = await self.quarantine.find(address, message_id)
+        return (await self.quarantine.release(address, mail, address)).outcome if mail else None
+
     async def lessons(self) -> list[tuple[str, str]]:
         history = [entry async for entry in self.filter.model.history.changes()]
         return [(entry.note.source, entry.note.actor) for entry in history]
 
 
 @asynccontextmanager
-async def open_held_mail(
+async def open_quarantine(
     client: Redis, folder: Path, *, lmtp: bool = False, user_of: UserOf = normalize_address
 ) -> AsyncIterator[Site]:
     metrics = DaemonMetrics.create(PYTHON)
@@ -79,93 +78,87 @@ async def open_held_mail(
     ):
         next_hop: NextHop = SmtpNextHop(relay_at(server.port, lmtp=lmtp))
         runtime = make_runtime(opened.spam_filter)
-        waiting, outcomes = Quarantine(folder / "Quarantine"), []
+        waiting, outcomes = Quarantine(folder / "Quarantine", user_of=user_of), []
 
         async def note(message_id: str, kind: OutcomeKind, actor: str) -> None:
             outcomes.append((message_id, kind, actor))
 
-        teacher = UserTeacher(DIGEST_SOURCE, lambda: runtime)
-        held = HeldMail(
-            waiting=waiting,
-            next_hop=next_hop,
-            runtime=lambda: runtime,
-            teacher=teacher,
-            note_outcome=note,
-            user_of=user_of,
+        quarantine_of_users = WebQuarantine(
+            waiting, next_hop, lambda: MessageHandler("digest", runtime, metrics.delivery), note, user_of
         )
         try:
-            yield Site(held, waiting, server, opened, outcomes)
+            yield Site(quarantine_of_users, waiting, server, opened, outcomes)
         finally:
             await next_hop.close()
 
 
 @pytest.fixture
 async def site(client: Redis, tmp_path: Path) -> AsyncIterator[Site]:
-    async with open_held_mail(client, tmp_path) as opened:
+    async with open_quarantine(client, tmp_path) as opened:
         yield opened
 
 
-async def test_a_user_finds_what_is_addressed_to_him(site: Site) -> None:
+async def test_a_user_finds_what_is_addressed_to_them(site: Site) -> None:
     await site.hold("Ann@Example.ORG", BOB)
-    found = await site.held.find(ANN, ID)
-    assert found
-    assert found == HeldMessage(ID, found.at, "spam", 0.97, "Shop <shop@example.net>", "50 €")
+    (row,) = (await site.quarantine.list_page(ANN, MailQuery(), 10)).rows
+    assert (row.mail.id, row.sender, row.subject) == (ID, "Shop <shop@example.net>", "50 €")
+    assert await site.quarantine.find(ANN, ID) == row.mail
 
 
 @pytest.mark.parametrize(
     ("address", "message_id"),
     [("eve@example.org", ID), ("@example.org", ID), ("example.org", ID), ("", ID), (ANN, ID[:4]), (ANN, "")],
 )
-async def test_nobody_finds_or_moves_what_is_not_addressed_to_him(
-    site: Site, address: str, message_id: str
-) -> None:
+async def test_nobody_finds_what_is_not_addressed_to_them(site: Site, address: str, message_id: str) -> None:
     await site.hold(ANN, BOB)
-    assert await site.held.find(address, message_id) is None
-    assert await site.held.release(address, message_id) is HeldOutcome.GONE
-    assert await site.held.learn_ham(address, message_id) is HeldOutcome.GONE
-    assert (site.waits_for, site.server.received, await site.lessons()) == ([[ANN, BOB]], [], [])
+    assert await site.quarantine.find(address, message_id) is None
+    listed = await site.quarantine.list_page(address, MailQuery(), 10)
+    assert [row.mail.id for row in listed.rows] == ([ID] if address == ANN else [])
 
 
 @pytest.mark.parametrize("lmtp", [False, True])
-async def test_what_a_user_releases_goes_to_him_alone(client: Redis, tmp_path: Path, lmtp: bool) -> None:
-    async with open_held_mail(client, tmp_path, lmtp=lmtp) as site:
+async def test_what_a_user_releases_goes_to_them_alone(client: Redis, tmp_path: Path, lmtp: bool) -> None:
+    async with open_quarantine(client, tmp_path, lmtp=lmtp) as site:
         await site.hold(BOB, ANN, "carl@example.org")
 
-        assert await site.held.release(ANN, ID) is HeldOutcome.DONE
+        assert await site.release(ANN, ID) is MailOutcome.DONE
 
         (delivered,) = site.server.received
         assert (delivered.sender, delivered.recipients) == ("shop@example.net", [ANN])
         assert b"\r\n\r\nhello" in delivered.content
         assert site.waits_for == [[BOB, "carl@example.org"]]
         assert site.outcomes == []  # it waits for others
-        assert await site.held.find(ANN, ID) is None
-        assert await site.held.find(BOB, ID)
+        assert await site.quarantine.find(ANN, ID) is None
+        assert await site.quarantine.find(BOB, ID)
 
 
 @pytest.mark.parametrize("lmtp", [False, True])
-async def test_mail_for_each_of_his_addresses_is_his(client: Redis, tmp_path: Path, lmtp: bool) -> None:
-    async with open_held_mail(client, tmp_path, lmtp=lmtp, user_of=without_detail) as site:
+async def test_mail_for_each_of_their_addresses_is_theirs(client: Redis, tmp_path: Path, lmtp: bool) -> None:
+    async with open_quarantine(client, tmp_path, lmtp=lmtp, user_of=without_detail) as site:
         await site.hold("ann+shop@example.org", BOB, ANN)
 
-        assert await site.held.find(ANN, ID)
-        assert await site.held.find("ann+shop@example.org", ID) is None
-        assert await site.held.release(ANN, ID) is HeldOutcome.DONE
+        assert await site.quarantine.find(ANN, ID)
+        assert await site.quarantine.find("ann+shop@example.org", ID) is None
+        assert await site.release(ANN, ID) is MailOutcome.DONE
 
         delivered = [recipient for mail in site.server.received for recipient in mail.recipients]
         assert delivered == ["ann+shop@example.org", ANN]
         assert site.waits_for == [[BOB]]
 
 
-async def test_a_lesson_is_the_users_and_leaves_the_message_where_it_is(site: Site) -> None:
-    await site.hold(ANN)
-    assert [await site.held.learn_ham(ANN, ID) for _ in range(2)] == [HeldOutcome.DONE] * 2
-    assert await site.lessons() == [("digest", ANN)]
-    assert (site.waits_for, site.server.received) == ([[ANN]], [])
+async def test_who_releases_for_all_releases_to_all(site: Site) -> None:
+    await site.hold(ANN, BOB)
+    mail = await site.quarantine.find(None, ID)
+    assert mail
+    assert (await site.quarantine.release(None, mail, "admin")).outcome is MailOutcome.DONE
+    assert [mail.recipients for mail in site.server.received] == [[ANN, BOB]]
+    assert await site.lessons() == [("digest", "admin")]
+    assert site.outcomes == [(ID, OutcomeKind.RELEASED, "admin")]
 
 
-@pytest.mark.parametrize(("reply", "outcome"), [("550 no", HeldOutcome.REFUSED), ("451 later", HeldOutcome.LATER)])
-async def test_what_the_mail_server_refuses_waits_on(site: Site, reply: str, outcome: HeldOutcome) -> None:
+@pytest.mark.parametrize(("reply", "outcome"), [("550 no", MailOutcome.REFUSED), ("451 later", MailOutcome.LATER)])
+async def test_what_the_mail_server_refuses_waits_on(site: Site, reply: str, outcome: MailOutcome) -> None:
     await site.hold(ANN, BOB)
     site.server.reply_to[ANN] = reply
-    assert await site.held.release(ANN, ID) is outcome
+    assert await site.release(ANN, ID) is outcome
     assert site.waits_for == [[ANN, BOB]]
