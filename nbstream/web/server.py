@@ -145,7 +145,7 @@ class WebServer:
             return await self._answer_session(area, request, token, session)
         except PageRefused as refused:
             problem = HttpProblem(refused.status, refused.text)
-            return self._refusal_page(request, problem, session, says_what_to_do=True)
+            return self._refusal_page(request, problem, session)
         except RequestRefused as refused:
             return self._refusal_page(request, refused.problem, session, close=refused.close, allow=refused.allow)
         except NbstreamError as error:
@@ -176,7 +176,6 @@ class WebServer:
         problem: HttpProblem,
         session: Session | None,
         *,
-        says_what_to_do: bool = False,
         close: bool = False,
         allow: str | None = None,
     ) -> web.Response:
@@ -186,7 +185,6 @@ class WebServer:
         values = {
             "status": status,
             "detail": visible_text(f"{detail[:1].upper()}{detail[1:]}") if is_told else "",
-            "says_what_to_do": says_what_to_do and is_told,
         }
         language = choose_language(request.headers, area.languages)
         page_request = PageRequest(session) if session else None

@@ -75,7 +75,7 @@ def test_a_user_gets_his_message_by_a_link_and_a_button(visit: OpenVisitor, site
 
     visitor.go(target.removeprefix(site.origin))
     visitor.go(target.removeprefix(site.origin))  # a scanner of mail was here too
-    expect(visitor.page.get_by_role("heading")).to_have_text("Deliver a held message")
+    expect(visitor.page.get_by_role("heading")).to_have_text("Deliver a quarantined message")
     assert len(delivered(site, ANN)) == 1  # the digest alone
     if look.scripts:
         assert visitor.overflowing() == []

@@ -55,7 +55,7 @@ def test_a_user_without_scripts_gets_his_message_and_says_what_it_is(site: Site,
     visitor.go(mailed_link(site, YOU))
     visitor.page.get_by_role("button", name="Anmelden").click()
     page = visitor.page
-    expect(page.get_by_role("heading", name="Zurückgehalten", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Quarantäne", level=1)).to_be_visible()
     waiting = page.get_by_role("article").count()
     page.get_by_role("button", name="Mir zustellen").first.click()
     expect(page.get_by_role("status")).to_have_text("Die Nachricht wurde Ihnen zugestellt.")
@@ -75,11 +75,11 @@ def test_another_user_sees_none_of_it(site: Site, visit: OpenVisitor) -> None:
     visitor = visit(site.origin)
     log_user_in(site, visitor, "other@example.net")
     visitor.go("/my/")
-    expect(visitor.page.get_by_text("Nothing is held back for you.")).to_be_visible()
+    expect(visitor.page.get_by_text("No message is in quarantine.")).to_be_visible()
     visitor.go("/my/messages")
     expect(visitor.page.get_by_text("No message to you is remembered.")).to_be_visible()
     visitor.go(f"/my/messages/{site.message_ids()[0]}")
-    expect(visitor.page.get_by_role("alert")).to_have_text("What you look for may be gone.")
+    expect(visitor.page.get_by_role("alert")).to_contain_text("There is no such page")
     assert [problem for problem in visitor.take_problems() if "404" not in problem] == []
 
 

@@ -75,9 +75,7 @@ def test_users_are_told_of_what_was_held_back(daemon: DaemonProcess, mail_server
     one = command("digest", "--send", "a@held.example", "-c", daemon.config)
     all_others = command("digest", "--send", "-c", daemon.config)
 
-    assert shown.stdout.startswith(
-        "From: filter@held.example\nTo: a@held.example\nSubject: 1 message to you was held"
-    )
+    assert shown.stdout.startswith("From: filter@held.example\nTo: a@held.example\nSubject: 1 message to you in")
     assert "Subject:  free prize ␛]0;x␇\n" in shown.stdout
     assert "<!doctype html>" in page.stdout
     assert (stranger.returncode, "gets no digest" in stranger.stderr) == (66, True)

@@ -131,7 +131,6 @@ class DigestRenderer:
             "kept_days": self._kept_days,
             "links_end_at": self._ends_at(LinkPurpose.RELEASE, now),
             "may_log_in": self._may_log_in(digest.address),
-            "login_ends_at": self._ends_at(LinkPurpose.LOGIN, now),
         }
         templates = (self._environment.get_template(name) for name in (_SUBJECT, _TEXT, _HTML))
         subject, text, html = (template.render(values) for template in templates)

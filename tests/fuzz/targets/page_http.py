@@ -93,7 +93,7 @@ class _View(View):
         )
 
     async def _show(self, request: PageRequest) -> Answer:
-        return Page("error.html", {"status": 403, "detail": request.session.name, "says_what_to_do": True})
+        return Page("error.html", {"status": 403, "detail": request.session.name})
 
     async def _change(self, request: PageRequest) -> Answer:
         assert request.form_value("csrf") == csrf_token(_TEACHER)

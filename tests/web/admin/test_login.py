@@ -29,9 +29,7 @@ class WhoView(View):
 
     async def _tell(self, request: PageRequest) -> Answer:
         session = request.session
-        return Page(
-            "error.html", {"status": 403, "detail": f"{session.name} may {session.role}", "says_what_to_do": True}
-        )
+        return Page("error.html", {"status": 403, "detail": f"{session.name} may {session.role}"})
 
     async def _change(self, _: PageRequest) -> Answer:
         return Redirect("/ui/")

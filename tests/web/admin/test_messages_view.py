@@ -111,7 +111,7 @@ async def test_a_line_has_what_is_remembered(client: Redis) -> None:
     assert "1 checked message of the last 10 hours." in page
 
 
-async def test_what_is_not_known_is_a_dash_and_the_reason_is_said(client: Redis) -> None:
+async def test_what_is_not_known_is_a_dash(client: Redis) -> None:
     (row,) = make_rows([1], RememberedEnvelope("spamd"))
     await write(client, [row])
 
@@ -121,7 +121,6 @@ async def test_what_is_not_known_is_a_dash_and_the_reason_is_said(client: Redis)
     _, way, subject, _, _, _, action, _ = cells_of(page)
     assert (way.count(DASH), action) == (2, DASH)
     assert row.id in re.sub(r"<[^>]*>", "", subject)
-    assert "a program that asks for a verdict" in page
 
 
 @pytest.mark.parametrize(
@@ -130,9 +129,9 @@ async def test_what_is_not_known_is_a_dash_and_the_reason_is_said(client: Redis)
         (
             MEMORY,
             "/ui/messages",
-            "No message is remembered yet. This list shows what the daemon checks",
+            "No message is remembered yet.",
         ),
-        (MEMORY, "/ui/messages?verdict=spam", "No remembered message matches this filter."),
+        (MEMORY, "/ui/messages?verdict=spam", "No message matches."),
         (MemorySettings(hours=HOURS, messages=0), "/ui/messages", "memory.messages is 0"),
     ],
 )
@@ -184,7 +183,7 @@ async def test_the_form_filters_and_shows_what_was_asked(client: Redis) -> None:
     [
         ("sender=*%40x.example", "*@x.example is not looked for: only a whole address is"),
         ("recipient=bo*", "bo* is not looked for"),
-        ("sender=theorize", "It finds whole addresses"),
+        ("sender=theorize", "Whole addresses and domains are found"),
         ("recipient=%40example", "without subdomains"),
         ("action=nonsense", "There is no such action"),
         ("since=yesterday", "A time was not understood"),

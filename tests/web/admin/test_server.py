@@ -41,7 +41,7 @@ class EchoView(View):
 
     async def _echo(self, request: PageRequest) -> Answer:
         self.requests.append(request)
-        return Page("error.html", {"status": 404, "detail": request.path_id, "says_what_to_do": True})
+        return Page("error.html", {"status": 404, "detail": request.path_id})
 
     async def _change(self, request: PageRequest) -> Answer:
         self.requests.append(request)
@@ -181,7 +181,7 @@ class SlowView(View):
     async def _answer(self, _: PageRequest) -> Answer:
         self.running += 1
         await self.may_answer.wait()
-        return Page("error.html", {"status": 404, "detail": "", "says_what_to_do": True})
+        return Page("error.html", {"status": 404, "detail": ""})
 
 
 async def test_those_who_open_pages_without_a_login_are_not_one_session(client: Redis) -> None:

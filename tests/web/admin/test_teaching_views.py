@@ -161,7 +161,6 @@ async def test_what_is_learned_without_people_stands_beside_what_people_taught(
     shown = await seen(reader, "/ui/teaching")
     assert "Learned Learned automatically Needed" in shown
     assert "ham 0 1,234 200 200" in shown
-    assert "dropped by nbstream forget --auto" in shown
     assert "implicit ham" not in shown
 
 
@@ -290,8 +289,7 @@ async def test_labels_that_all_others_contradict_are_shown_to_be_changed(site: S
     await site.teach(message, wrong, HOSTILE)
     section, again = await suspects_section(teacher), await suspects_section(teacher)
 
-    assert f"This message taught as {wrong} looks like {label}, by all that was taught without them" in section
-    assert "of the 80 messages taught last" in section
+    assert f"This message taught as {wrong} looks like {label}." in section
     (message_id,) = re.findall(r'name="id" value="(\w+)"', section)
     assert f"/ui/messages/{message_id}" in section
     assert '<form method="post" action="/ui/messages">' in section

@@ -81,9 +81,9 @@ async def test_of_a_full_quarantine_only_the_files_of_the_user_are_opened(
 async def test_he_switches_his_digest(site: UserSite) -> None:
     preferences = UserPreferences(site.client, ModelKeys("default"))
     async with site.browser(ANN) as browser:
-        assert "You get a mail about what is held back." in (await browser.get("/my/digest")).text
+        assert "You get a mail about new messages in quarantine." in (await browser.get("/my/digest")).text
         await browser.post("/my/digest", {"digest": "off"})
-        assert "You get no mail about what is held back." in (await browser.get("/my/digest")).text
+        assert "You get no mail about messages in quarantine." in (await browser.get("/my/digest")).text
         assert not await preferences.wants_digest(ANN)
         assert await preferences.wants_digest(BOB)
         await browser.post("/my/digest", {"digest": "on"})

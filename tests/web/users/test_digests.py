@@ -80,7 +80,7 @@ async def test_the_least_certain_come_first_and_no_more_than_a_hundred(site: Dig
     await site.digests.send_due(DUE)
     assert site.subjects[ANN] == [f"No. {i}" for i in reversed(range(3, MAX_LISTED + 3))]
     ((_, mail),) = site.mails
-    assert mail["Subject"] == "103 messages to you were held back"
+    assert mail["Subject"] == "103 messages to you in quarantine"
     assert "3 more are not listed here." in body_of(mail, "plain")
 
 
