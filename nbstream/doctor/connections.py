@@ -119,8 +119,8 @@ READY = ok("next_hop", "The next hop {name} accepts mail.")
 LOGIN_AWAY = problem(
     "user_page",
     "No user can log in with a password: {problem}.",
-    "Start the server in user_page.login, and give the daemon's user access to its socket. user_page.ca_file has "
-    "the certificates to verify an IMAP server with.",
+    "Start the server in user_page.login, and give the daemon's user access to its socket. The authorities of "
+    "the system must have signed the certificate of an IMAP server.",
 )
 LOGIN_READY = ok("user_page", "The server that verifies users' passwords answers.")
 

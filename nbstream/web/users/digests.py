@@ -34,11 +34,12 @@ if TYPE_CHECKING:
     from nbstream.metrics import MetricsRegistry
     from nbstream.web.users.links import LinkKeys
     from nbstream.web.users.preferences import UserPreferences
-    from nbstream.web.users.settings import DigestSchedule, DigestSettings
+    from nbstream.web.users.settings import DigestSettings
 
 MAX_LISTED = 100
 """The most messages that a digest lists."""
 
+_HOUR = 7  # of the day, when digests are sent
 _SETTLE_SECONDS = 60.0
 _RETRY_SECONDS = 300.0
 _DAY_SECONDS = 86_400
@@ -86,7 +87,7 @@ class Digests:
         Where digests were never sent, the first ones are those of the next due time. Raises ``InputError`` or
         ``StoreUnavailable``.
         """
-        state, due = self.state, last_due(self.section.schedule, now)
+        state, due = self.state, last_due(now)
         done = await asyncio.to_thread(state.last_done)
         if done is not None and due <= done:
             return True
@@ -196,25 +197,15 @@ async def _hand_over(next_hop: NextHop, recipient: str, content: bytes) -> None:
     raise RelayRefused(reply.code, reply.text)
 
 
-# When a digest is due, in the time zone of the machine. No clock is read here.
-
-
-def last_due(schedule: DigestSchedule, now: float) -> float:
-    """Return the last time until ``now`` at which a digest was due, all in seconds since 1970.
-
-    A time that a change of the clocks skips is an hour later on that day.
-    """
+def last_due(now: float) -> float:
+    """Return the last time until ``now`` at which digests were due, 7 o'clock on this machine, since 1970."""
     today = time.localtime(now)
-    hour, minute, weekday = schedule.hour, schedule.minute, schedule.weekday
-    days_back, period = (0, 1) if weekday is None else ((today.tm_wday - weekday) % 7, 7)
-    due = _local_time(today, days_back, hour, minute)
-    if due > now:
-        due = _local_time(today, days_back + period, hour, minute)
-    return due
+    due = _morning(today, 0)
+    return due if due <= now else _morning(today, 1)
 
 
-def _local_time(today: time.struct_time, days_back: int, hour: int, minute: int) -> float:
-    return time.mktime((today.tm_year, today.tm_mon, today.tm_mday - days_back, hour, minute, 0, 0, 0, -1))
+def _morning(today: time.struct_time, days_back: int) -> float:
+    return time.mktime((today.tm_year, today.tm_mon, today.tm_mday - days_back, _HOUR, 0, 0, 0, 0, -1))
 
 
 class DigestMetrics:

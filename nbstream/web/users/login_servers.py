@@ -70,7 +70,7 @@ def make_login_server(settings: UserPageSettings) -> LoginServer | None:
         case DovecotLoginSetting(path):
             return DovecotLogin(path)
         case login:
-            return ImapLogin(login, settings.ca_file)
+            return ImapLogin(login)
 
 
 class DovecotLogin:
@@ -167,11 +167,10 @@ def _unescape(value: bytes) -> bytes:
 
 
 class ImapLogin:
-    """An IMAP server; ``ca_file`` has the certificates that are trusted, None stands for those of the system."""
+    """An IMAP server, whose certificate the authorities of the system have signed."""
 
-    def __init__(self, login: ImapLoginSetting, ca_file: Path | None) -> None:
+    def __init__(self, login: ImapLoginSetting) -> None:
         self._login = login
-        self._ca_file = ca_file
         # Threads of its own: a slow server must not take those that mail needs.
         self._threads = ThreadPoolExecutor(_MAX_AT_ONCE, thread_name_prefix="login")
 
@@ -199,7 +198,7 @@ class ImapLogin:
         from nbstream.server.imap import ImapError, connected  # noqa: PLC0415 - see _is_right
 
         try:
-            with connected(self._account("nobody"), self._ca_file, _LOGIN_SECONDS):
+            with connected(self._account("nobody"), None, _LOGIN_SECONDS):
                 pass
         except ImapError as error:
             raise LoginUnavailable(f"the IMAP server: {error}") from error
@@ -214,7 +213,7 @@ class ImapLogin:
         from nbstream.server.imap import ImapError, ImapRefused, logged_in  # noqa: PLC0415 - few daemons need it
 
         try:
-            with logged_in(self._account(name), password, self._ca_file, _LOGIN_SECONDS):
+            with logged_in(self._account(name), password, None, _LOGIN_SECONDS):
                 return True
         except ImapRefused as error:
             is_of_login = error.command in {"AUTHENTICATE", "LOGIN"}

@@ -14,37 +14,9 @@ from nbstream.addresses import TcpAddress
 from nbstream.mail.addresses import canonical_address
 from nbstream.policy.address_patterns import AddressPattern, first_matching_pattern
 from nbstream.policy.settings import MailAddress, read_address_pattern
-from nbstream.settings.values import CaFile, Section, read_address, read_path
+from nbstream.settings.values import Section, read_address, read_path
 
 _BASE_URL = re.compile(r"https?://[A-Za-z0-9\[\]._:-]{1,253}(/[A-Za-z0-9._~/-]{0,200})?")
-
-
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_SCHEDULE = re.compile(rf"(daily|{'|'.join(_DAYS)}) ([01][0-9]|2[0-3]):([0-5][0-9])")
-
-
-@dataclass(frozen=True, slots=True)
-class DigestSchedule:
-    """When digests are due: ``weekday`` counts from Monday, as in ``time.struct_time``; None is every day."""
-
-    weekday: int | None
-    hour: int
-    minute: int
-
-    def __str__(self) -> str:
-        day = "daily" if self.weekday is None else _DAYS[self.weekday]
-        return f"{day} {self.hour:02}:{self.minute:02}"
-
-
-def read_schedule(value: object) -> DigestSchedule:
-    """Read ``daily HH:MM``, or a day of the week and a time, such as ``monday 07:00``."""
-    if isinstance(value, DigestSchedule):
-        return value
-    match = _SCHEDULE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError("must be daily HH:MM or a day of the week and HH:MM, such as monday 07:00")
-    day, hour, minute = match.groups()
-    return DigestSchedule(None if day == "daily" else _DAYS.index(day), int(hour), int(minute))
 
 
 def read_base_url(value: object) -> str:
@@ -70,7 +42,7 @@ AddressPatterns = Annotated[
 
 
 class DigestSettings(Section):
-    """The mail to each user about their quarantined messages: to whom, when, and where its links lead."""
+    """The mail to each user about new quarantined messages, at 7 in the morning."""
 
     recipients: Annotated[AddressPatterns, Field(min_length=1)]
     """Patterns of the addresses that get a digest: ``*`` is any characters, ``?`` one."""
@@ -85,9 +57,6 @@ class DigestSettings(Section):
 
     base_url: Annotated[str, BeforeValidator(read_base_url)]
     """The address at which users reach ``listeners.http`` of this daemon."""
-
-    schedule: Annotated[DigestSchedule, BeforeValidator(read_schedule)] = DigestSchedule(None, 7, 0)
-    """When a digest is sent, where there is something new, in the time zone of the machine."""
 
     language: Literal["en", "de"] = "en"
     """English or German."""
@@ -157,9 +126,6 @@ class UserPageSettings(Section):
     """The server that knows the passwords: Dovecot's socket for clients (``dovecot:/run/dovecot/auth-client``),
     or an IMAP server. With ``null`` users log in by mailed links.
     """
-
-    ca_file: CaFile | None = None
-    """The authorities of the IMAP server (PEM); ``null`` for those of the system."""
 
     def address_of(self, user: str, domain: str | None) -> str | None:
         """Return the normalized address of the user with this name; None if they may not log in.

@@ -17,13 +17,12 @@ from nbstream.store.state_file import StateFile
 from nbstream.web.users.digest_state import DigestMarker, DigestState
 from nbstream.web.users.digests import MAX_LISTED, DigestOutcome, last_due
 from nbstream.web.users.links import LinkPurpose
-from nbstream.web.users.settings import read_schedule
 from tests.harness.digest_site import ANN, BOB, DigestSite, body_of, open_digests
 from tests.harness.redis.redis_server import RedisServer
 
 SENT, REFUSED, DEFERRED = DigestOutcome.SENT, DigestOutcome.REFUSED, DigestOutcome.DEFERRED
 DAY = 86_400
-DUE = last_due(read_schedule("daily 07:00"), 1_795_900_000.0)
+DUE = last_due(1_795_900_000.0)
 """A time at which digests are due; the one before is a day earlier."""
 BEFORE = DUE - 3600
 

@@ -65,9 +65,12 @@ async def test_dovecot_lets_nobody_else_in(dovecot: ImapServer, name: str, passw
     assert await at(dovecot).find_user(name, password, None) is None
 
 
-async def test_an_imap_server_says_whether_the_password_is_right(dovecot: ImapServer) -> None:
+async def test_an_imap_server_says_whether_the_password_is_right(
+    dovecot: ImapServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(dovecot.certificates.authority))  # that of the system
     login = ImapLoginSetting(TcpAddress("127.0.0.1", dovecot.tls_port), implicit_tls=True)
-    server = ImapLogin(login, dovecot.certificates.authority)
+    server = ImapLogin(login)
     assert await server.find_user("ann@example.org", "secret", None) == "ann@example.org"
     assert await server.find_user("ann@example.org", "wrong", None) is None
     assert await server.find_user("nobody@example.org", "secret", None) is None
@@ -77,12 +80,12 @@ async def test_an_imap_server_says_whether_the_password_is_right(dovecot: ImapSe
 async def test_an_imap_server_that_cannot_prove_who_it_is_gets_no_password(dovecot: ImapServer) -> None:
     login = ImapLoginSetting(TcpAddress("127.0.0.1", dovecot.tls_port), implicit_tls=True)
     with pytest.raises(LoginUnavailable, match="certificate"):
-        await ImapLogin(login, None).find_user("ann@example.org", "secret", None)
+        await ImapLogin(login).find_user("ann@example.org", "secret", None)
 
 
 async def test_a_password_goes_over_tls_or_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     server = Server([b"* OK hello\r\n", b"* CAPABILITY IMAP4rev1 AUTH=PLAIN\r\n%b OK done\r\n"])
-    login = ImapLogin(ImapLoginSetting(TcpAddress("127.0.0.1", server.account.port), implicit_tls=False), None)
+    login = ImapLogin(ImapLoginSetting(TcpAddress("127.0.0.1", server.account.port), implicit_tls=False))
     monkeypatch.setattr(imap, "_is_on_this_machine", lambda _: False)
     with server.running(), pytest.raises(LoginUnavailable, match="no TLS"):
         await login.find_user("ann", "secret", None)
@@ -101,7 +104,7 @@ async def test_a_password_goes_over_tls_or_to_this_machine(monkeypatch: pytest.M
 )
 async def test_an_imap_server_that_cannot_say_it_says_nothing_of_the_password(answers: list[bytes]) -> None:
     server = Server(answers)
-    login = ImapLogin(ImapLoginSetting(TcpAddress("127.0.0.1", server.account.port), implicit_tls=False), None)
+    login = ImapLogin(ImapLoginSetting(TcpAddress("127.0.0.1", server.account.port), implicit_tls=False))
     with server.running(), pytest.raises(LoginUnavailable):
         await login.find_user("ann", "secret", None)
 
