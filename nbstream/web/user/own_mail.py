@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from nbstream.bayes.clues import TokenClues
 from nbstream.policy.feedback_source import user_of_actor
-from nbstream.store.recent.message_rows import is_named_by_sender
-from nbstream.store.recent.message_rows import RowFilter
+from nbstream.store.recent.message_rows import RowFilter, is_named_by_sender
 from nbstream.web.users.sentences import describe
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from nbstream.policy.envelope import RememberedEnvelope
     from nbstream.server.runtime import Runtime
     from nbstream.store.recent.checked_messages import CheckedMessage
-    from nbstream.store.recent.message_rows import MessageRow, RowPosition
-    from nbstream.store.recent.message_rows import RowPage, RowSearch
+    from nbstream.store.recent.message_rows import MessageRow, RowPage, RowPosition, RowSearch
     from nbstream.web.quarantine import UserOf
 
 

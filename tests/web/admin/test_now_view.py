@@ -29,8 +29,7 @@ from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.http.access import Role
 from nbstream.store.model.history import RecentChanges
-from nbstream.store.recent.message_rows import MessageRow
-from nbstream.store.recent.message_rows import RowSearch
+from nbstream.store.recent.message_rows import MessageRow, RowSearch
 from nbstream.web.admin.now_view import NowView
 from tests.harness.filters import make_filter
 from tests.harness.letters import letters
