@@ -77,7 +77,11 @@ struct Tokenized {
     tokens: Tokens,
 }
 
-fn read_and_tokenize(raw: &[u8], options: &TokenizeOptions, ask: Ask) -> Result<Tokenized, HandBack> {
+fn read_and_tokenize(
+    raw: &[u8],
+    options: &TokenizeOptions,
+    ask: Ask,
+) -> Result<Tokenized, HandBack> {
     let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let limits = Limits {
         look_bytes: size(options.look_bytes),
