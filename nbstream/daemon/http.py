@@ -72,7 +72,7 @@ _HEALTH_SECONDS = 2.0  # that a page waits for the next hop
 
 def make_metrics_listener(context: HttpContext) -> HttpListener:
     """Return a listener with ``/metrics`` and nothing else, for whoever can reach it."""
-    return HttpListener([metrics_route(context.registry.render)], limits=context.limits)
+    return HttpListener([metrics_route(context.registry.render)], limits=context.message_service.limits)
 
 
 def make_http_listener(section: HttpListenerSettings, context: HttpContext) -> HttpListener:
@@ -88,7 +88,7 @@ def make_http_listener(section: HttpListenerSettings, context: HttpContext) -> H
     model_lookups = ModelLookups(settings, parts, lambda: message_service.runtime.spam_filter.policy)
     health_check = HealthCheck(parts, context.is_draining)
     lookups = ApiLookups(settings.model.name, model_lookups.model_status, model_lookups.message_record)
-    bodies = BodyReader(context.limits, context.bytes_in_flight)
+    bodies = BodyReader(message_service.limits, message_service.bytes_in_flight)
     rspamd = RspamdApi(
         message_service,
         bodies,
@@ -106,7 +106,7 @@ def make_http_listener(section: HttpListenerSettings, context: HttpContext) -> H
     ]
     web = _WebMaker(section, context, passwords).server(health_check, model_lookups)
     access = HttpAccess(passwords, section.allow_from, lambda: message_service.teachers)
-    return HttpListener(routes, access, context.limits, message_service, [web])
+    return HttpListener(routes, access, message_service=message_service, pages=[web])
 
 
 class _WebMaker:
@@ -132,8 +132,8 @@ class _WebMaker:
         areas = [self._admin_area(health_check, lookups)]
         if user_page or context.settings.digest:
             areas.append(self._user_area(user_page, context.settings.digest))
-        limits = replace(context.limits, max_message_bytes=MAX_FORM_BYTES)
-        bodies = BodyReader(limits, context.bytes_in_flight, "a form")
+        limits = replace(context.message_service.limits, max_message_bytes=MAX_FORM_BYTES)
+        bodies = BodyReader(limits, context.message_service.bytes_in_flight, "a form")
         renderer = PageRenderer()
         address_of = self._address_of(user_page) if user_page else lambda _: None
         login = Login(
@@ -266,7 +266,7 @@ class _WebMaker:
 
     def _message_handler(self, source: str) -> Callable[[], MessageHandler]:
         """Return what makes a teacher with this source, by the rules in force."""
-        return lambda: MessageHandler(source, self._runtime(), self._context.metrics)
+        return lambda: MessageHandler(source, self._runtime(), self._context.message_service.metrics)
 
     def _policy_labels(self) -> Mapping[str, str]:
         """Return the patterns of the recipients by the names of the policies in force."""

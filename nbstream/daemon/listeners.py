@@ -93,12 +93,13 @@ def make_listener(
     ``is_draining`` tells whether the process takes no more mail.
     """
     context = HttpContext(
-        name=entry.name,
-        limits=entry.limits(settings.limits),
-        bytes_in_flight=BytesInFlight(settings.limits.max_bytes_in_flight),
-        runtime=runtime,
-        message_service=MessageService(entry.name, runtime, parts.metrics.delivery),
-        metrics=parts.metrics.delivery,
+        message_service=MessageService(
+            entry.name,
+            runtime,
+            parts.metrics.delivery,
+            entry.limits(settings.limits),
+            BytesInFlight(settings.limits.max_bytes_in_flight),
+        ),
         registry=parts.metrics.registry,
         outlet=Outlet(parts.next_hop, parts.quarantine),
         background=parts.background,

@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from nbstream.findings import Finding
     from nbstream.metrics import MetricsRegistry
     from nbstream.server.background import BackgroundTasks
-    from nbstream.server.limits import BytesInFlight, LimitsSettings
+    from nbstream.server.limits import LimitsSettings
     from nbstream.server.message_service import MessageService
-    from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.probe import Conversation
     from nbstream.server.runtime import Runtime
     from nbstream.settings.values import Section
@@ -49,17 +48,12 @@ class Listener(Protocol):
 class ListenerContext:
     """What a listener is made of besides its section of the settings.
 
-    ``name`` is that of its entry, and ``message_service`` goes by it. Mail goes on through ``outlet``.
-    ``blocking_client`` is for commands of Redis that wait. ``background`` runs what goes on beside requests, until
-    the drain is over. ``hostname`` is that of the settings; None stands for the name that the system has.
+    ``message_service`` has its name and its limits. Mail goes on through ``outlet``. ``blocking_client`` is for
+    commands of Redis that wait. ``background`` runs what goes on beside requests, until the drain is over.
+    ``hostname`` is that of the settings; None stands for the name that the system has.
     """
 
-    name: str
-    limits: ListenerLimits
-    bytes_in_flight: BytesInFlight
-    runtime: Runtime
     message_service: MessageService
-    metrics: DeliveryMetrics
     registry: MetricsRegistry
     outlet: Outlet
     background: BackgroundTasks

@@ -25,6 +25,7 @@ from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, Sender
 from nbstream.policy.verdict import Verdict
 from nbstream.server.connections import Connections
 from nbstream.server.decisions import score_by_models
+from nbstream.server.limits import MAX_BYTES_IN_FLIGHT, BytesInFlight, ListenerLimits
 from nbstream.server.metrics import log_lesson
 from nbstream.threads import in_thread_if_large
 
@@ -80,13 +81,25 @@ _SEVERITY = list(Verdict)
 
 
 class MessageService:
-    """Makes the handlers of messages for the listener of that name, and reports what is not about one message."""
+    """What a listener goes by, with its name, its limits and its bytes in flight.
 
-    def __init__(self, listener_name: str, runtime: Runtime, observer: DeliveryMetrics) -> None:
+    It makes the handlers of messages, and reports what is not about one message.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        runtime: Runtime,
+        metrics: DeliveryMetrics,
+        limits: ListenerLimits | None = None,
+        bytes_in_flight: BytesInFlight | None = None,
+    ) -> None:
+        self.name = name
         self.runtime = runtime
         """What the next message goes by."""
-        self._listener_name = listener_name
-        self._observer = observer
+        self.metrics = metrics
+        self.limits = limits or ListenerLimits()
+        self.bytes_in_flight = bytes_in_flight or BytesInFlight(MAX_BYTES_IN_FLIGHT)
 
     def apply(self, runtime: Runtime) -> None:
         """Go by ``runtime`` from the next message on."""
@@ -94,16 +107,16 @@ class MessageService:
 
     def message_handler(self) -> MessageHandler:
         """Return a handler for one message, which uses the current runtime."""
-        return MessageHandler(self._listener_name, self.runtime, self._observer)
+        return MessageHandler(self.name, self.runtime, self.metrics)
 
-    def connections(self, limit: int) -> Connections:
-        """Return the connections of the listener, at most ``limit`` of them; none is open yet."""
-        return Connections(self._listener_name, limit, self._observer)
+    def connections(self) -> Connections:
+        """Return the connections of the listener; none is open yet."""
+        return Connections(self.name, self.limits.max_connections, self.metrics)
 
     @property
     def teachers(self) -> Teachers:
         """Who may teach through the listener."""
-        return self.runtime.teachers_through(self._listener_name)
+        return self.runtime.teachers_through(self.name)
 
     def may_teach(self, peer: Peer) -> bool:
         """Return whether the feedback of the peer is believed."""
@@ -111,7 +124,7 @@ class MessageService:
 
     def report_fault(self) -> None:
         """Count a try that ended by a fault of ours."""
-        self._observer.filter_failed("error")
+        self.metrics.filter_failed("error")
 
     def feedback_refused(
         self,
@@ -123,8 +136,8 @@ class MessageService:
 
         ``fields`` are further fields of the line in the log.
         """
-        self._observer.filter_metrics.feedback_refused(label, self._listener_name)
-        _log.warning("%s: feedback refused: %s", self._listener_name, why, extra=event_fields(**(fields or {})))
+        self.metrics.filter_metrics.feedback_refused(label, self.name)
+        _log.warning("%s: feedback refused: %s", self.name, why, extra=event_fields(**(fields or {})))
 
 
 class MessageHandler:

@@ -20,6 +20,7 @@ from nbstream.filter import FilterPolicy
 from nbstream.listeners.milter.session import PROGRESS_SECONDS, MilterListener
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.message_service import MessageService
 from nbstream.server.runtime import Runtime
 from nbstream.server.sockets import open_listening_socket
 from tests.harness import milter_frames as wire
@@ -139,7 +140,7 @@ class RunningMilter:
     async def wait_until_idle(self) -> None:
         """Return when no connection is left, and check that no bytes are reserved then."""
         await until(lambda: not self.listener.connections)
-        assert self.listener.state.bytes_in_flight.reserved == 0
+        assert self.listener.service.bytes_in_flight.reserved == 0
         assert self.metric("nbstream_connections_open", listener="milter") == 0
 
     @property
@@ -166,9 +167,8 @@ async def open_milter(
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, policy, follow=follow))
         made = make_runtime(opened_filter.spam_filter, **(runtime or {}))
         progress_seconds = options.pop("progress_seconds", PROGRESS_SECONDS)
-        listener = MilterListener(
-            "milter", ListenerLimits(**options), bytes_in_flight, made, metrics.delivery, progress_seconds
-        )
+        service = MessageService("milter", made, metrics.delivery, ListenerLimits(**options), bytes_in_flight)
+        listener = MilterListener(service, progress_seconds)
         socket = open_listening_socket(UnixAddress(path) if path else TcpAddress("127.0.0.1", 0))
         port = 0 if path else socket.getsockname()[1]
         await listener.start(socket)

@@ -32,6 +32,7 @@ from nbstream.policy.recipient_rules import RecipientRules
 from nbstream.policy.settings import ActionsSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.message_service import MessageService
 from nbstream.server.sockets import open_listening_socket
 from nbstream.store.connection import primary_of
 from nbstream.store.follower.counts import FollowedCounts
@@ -228,14 +229,16 @@ async def open_smtp_listener(
         section = LmtpListenerSettings if way.listener_name == "lmtp" else SmtpListenerSettings
         listener = SmtpListener(
             section.model_construct(trusted_proxies=trusted_proxies, tls=tls),
-            name=way.listener_name,
-            hostname="listener.example.org",
-            limits=ListenerLimits(**options),
-            bytes_in_flight=BytesInFlight(max_bytes_in_flight),
-            outlet=Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
-            runtime=runtime,
-            metrics=metrics.delivery,
-            max_recipients=max_recipients,
+            MessageService(
+                way.listener_name,
+                runtime,
+                metrics.delivery,
+                ListenerLimits(**options),
+                BytesInFlight(max_bytes_in_flight),
+            ),
+            Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
+            "listener.example.org",
+            max_recipients,
         )
         path = maildir.with_name(f"{secrets.token_hex(4)}.sock") if way.is_unix else None
         address = UnixAddress(path) if path else TcpAddress("127.0.0.1", 0)

@@ -97,7 +97,7 @@ class RunningSpamdListener:
     async def wait_until_idle(self) -> None:
         """Return when no connection is left, and check that no bytes are reserved then."""
         await until(lambda: not self.listener.connections)
-        assert self.listener.bytes_in_flight.reserved == 0
+        assert self.listener.service.bytes_in_flight.reserved == 0
         assert self.metric("nbstream_connections_open", listener="spamd") == 0
 
     @property
@@ -126,8 +126,9 @@ async def open_spamd(
         follow = options.pop("follow", True)
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, params, follow=follow))
         runtime = make_runtime(opened_filter.spam_filter, allow_from=allow_from, header_policy=headers)
-        service = MessageService("spamd", runtime, metrics.delivery)
-        listener = SpamdListener(ListenerLimits(**options), bytes_in_flight, service)
+        limits = ListenerLimits(**options)
+        service = MessageService("spamd", runtime, metrics.delivery, limits, bytes_in_flight)
+        listener = SpamdListener(service)
         address = UnixAddress(path) if path else TcpAddress("127.0.0.1", 0)
         socket = open_listening_socket(address)
         port = 0 if path else socket.getsockname()[1]

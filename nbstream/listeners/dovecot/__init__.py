@@ -23,15 +23,8 @@ def _make(section: DovecotListenerSettings, context: ListenerContext) -> Listene
 
     trusted_users = frozenset((0, os.getuid(), *map(_user_number, section.trusted_users)))
     spool = Spool(context.state, section.spool_max_bytes)
-    return DovecotListener(
-        context.limits,
-        trusted_users,
-        spool,
-        context.bytes_in_flight,
-        context.message_service,
-        SpoolMetrics(context.registry),
-        background=context.background,
-    )
+    metrics = SpoolMetrics(context.registry)
+    return DovecotListener(context.message_service, trusted_users, spool, metrics, context.background)
 
 
 def _user_number(name: str) -> int:

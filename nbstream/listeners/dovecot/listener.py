@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from nbstream.listeners.dovecot.metrics import SpoolMetrics
     from nbstream.listeners.dovecot.spool import Spool
     from nbstream.server.background import BackgroundTasks
-    from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
 
@@ -54,27 +53,22 @@ class DovecotListener:
     ``trusted_users`` are the numbers of the system users who may name the user whose mail they report.
     """
 
-    def __init__(  # noqa: PLR0913 - what a listener is made of
+    def __init__(
         self,
-        limits: ListenerLimits,
+        service: MessageService,
         trusted_users: frozenset[int],
         spool: Spool,
-        bytes_in_flight: BytesInFlight,
-        message_service: MessageService,
         observer: SpoolMetrics,
-        *,
         background: BackgroundTasks,
     ) -> None:
-        self.limits = limits
+        self.service = service
         self._trusted_users = trusted_users
         self._spool = spool
-        self.bytes_in_flight = bytes_in_flight
-        self._message_service = message_service
         self._observer = observer
-        self._learner = SpoolLearner(spool, message_service, observer)
+        self._learner = SpoolLearner(spool, service, observer)
         self._background = background
         self._learning: asyncio.Task[None] | None = None
-        self.connections = message_service.connections(limits.max_connections)
+        self.connections = service.connections()
 
     async def start(self, *sockets: socket.socket) -> None:
         """Serve on these sockets, and learn from the spool."""
@@ -85,7 +79,7 @@ class DovecotListener:
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next message on."""
-        self._message_service.apply(runtime)
+        self.service.apply(runtime)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, finish what is in hand within ``seconds``, then close; what waits stays in the spool."""
@@ -104,24 +98,24 @@ class DovecotListener:
     async def answer_to(self, event: ScriptRequest | ScriptRefusal, user: int, started: float) -> bytes:
         """Put the message into the spool, and return the answer."""
         if isinstance(event, ScriptRefusal):
-            self._message_service.feedback_refused(why=event.text, fields={"peer": f"uid {user}"})
+            self.service.feedback_refused(why=event.text, fields={"peer": f"uid {user}"})
             return REFUSED
         actor = await self._actor(user, event.user)
         label = self._label(event.arguments)
         problem = None
-        if not self._message_service.may_teach(Peer()):
+        if not self.service.may_teach(Peer()):
             problem = "its sender is not allowed to teach"
-        elif not self._message_service.runtime.knows_teacher(user_of_actor(actor)):
+        elif not self.service.runtime.knows_teacher(user_of_actor(actor)):
             problem = "users have own models, and the address of this user is unknown: see own_models.domain"
         elif label is None:
             problem = "its second argument is neither feedback.spam_address nor feedback.ham_address"
         elif not event.content[:1].strip() and await asyncio.to_thread(is_blank, event.content):
             problem = "the message is empty"
         if problem or label is None:
-            self._message_service.feedback_refused(label or "none", problem or "", {"actor": actor})
+            self.service.feedback_refused(label or "none", problem or "", {"actor": actor})
             return REFUSED
         try:
-            async with asyncio.timeout(self.limits.message_timeout_seconds):
+            async with asyncio.timeout(self.service.limits.message_timeout_seconds):
                 await self._spool.add(SpooledFeedback(label, actor, int(time.time()), event.content))
         except OSError as error:  # also TimeoutError: the disk does not answer
             self._observer.spool_refused()
@@ -142,7 +136,7 @@ class DovecotListener:
         return ACCEPTED
 
     def _label(self, arguments: tuple[str, ...]) -> str | None:
-        label_of = self._message_service.runtime.feedback_addresses.label_of
+        label_of = self.service.runtime.feedback_addresses.label_of
         return label_of(arguments[_FEEDBACK_ADDRESS]) if len(arguments) > _FEEDBACK_ADDRESS else None
 
     async def _actor(self, user: int, named_user: str) -> str:
@@ -171,12 +165,12 @@ class DovecotConnection(StreamConnection):
             self.writer.transport.abort()  # a close would wait for a client that does not take its answer
 
     async def _answer(self) -> None:
-        limits, writer = self._listener.limits, self.writer
+        limits, writer = self._listener.service.limits, self.writer
         started = time.perf_counter()
         descriptor = writer.get_extra_info("socket").fileno()
         user = peer_user(descriptor)
         parser = ScriptParser(limits.max_message_bytes)
-        reservation = Reservation(self._listener.bytes_in_flight)
+        reservation = Reservation(self._listener.service.bytes_in_flight)
         try:
             try:
                 async with asyncio.timeout(limits.message_timeout_seconds):
@@ -202,7 +196,7 @@ class DovecotConnection(StreamConnection):
 
         Raises ``TimeoutError``, and ``ConnectionError`` for a refused client that goes on sending.
         """
-        received, limits = 0, self._listener.limits
+        received, limits = 0, self._listener.service.limits
         while True:
             async with asyncio.timeout(limits.idle_timeout_seconds):
                 data = await self.reader.read(_READ_BYTES)

@@ -45,7 +45,7 @@ async def probe_milter(conversation: Conversation) -> Sequence[Finding]:
 def _make(_: MilterListenerSettings, context: ListenerContext) -> Listener:
     from nbstream.listeners.milter.session import MilterListener  # noqa: PLC0415 - see nbstream.server.listener
 
-    return MilterListener(context.name, context.limits, context.bytes_in_flight, context.runtime, context.metrics)
+    return MilterListener(context.message_service)
 
 
 MILTER = ListenerEntry(

@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from nbstream.listeners.milter.message import MilterContent, MilterSubject
     from nbstream.mail.header_edits import HeaderEdits
     from nbstream.server.decisions import DecidedRecipients, Decision
-    from nbstream.server.metrics import DeliveryMetrics
-    from nbstream.server.runtime import Runtime
+    from nbstream.server.message_service import MessageService
 
 
 _log = logging.getLogger(__name__)
@@ -92,14 +91,13 @@ class MilterSender:
 
 
 class MilterAnswers:
-    """Answers messages by one runtime; ``name`` is that of the listener."""
+    """Answers messages by the present runtime of the listener's service."""
 
-    def __init__(self, name: str, runtime: Runtime, metrics: DeliveryMetrics) -> None:
-        self._name = name
-        self._decisions = Decider(runtime, metrics, can_differ=False, refuses_loops=False)
-        self._feedback = FeedbackMailbox(runtime, metrics.filter_metrics)
-        self._teachers = runtime.teachers_through(self._name)
-        self._observer = metrics
+    def __init__(self, service: MessageService) -> None:
+        self._name, self._observer = service.name, service.metrics
+        self._decisions = Decider(service.runtime, service.metrics, can_differ=False, refuses_loops=False)
+        self._feedback = FeedbackMailbox(service.runtime, service.metrics.filter_metrics)
+        self._teachers = service.teachers
 
     async def answer(
         self, message: MilterContent, sender: MilterSender, peer: Peer, options: MilterOptions

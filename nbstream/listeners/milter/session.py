@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -43,16 +42,13 @@ from nbstream.listeners.milter.codec import (
     without_ipv6_tag,
 )
 from nbstream.listeners.milter.message import MilterContent
-from nbstream.server.connections import Connections, StreamConnection
+from nbstream.server.connections import StreamConnection
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping, Sequence
 
-    from nbstream.listeners.milter.answers import MilterAnswers
-    from nbstream.server.connections import Connections
-    from nbstream.server.limits import BytesInFlight, ListenerLimits
-    from nbstream.server.metrics import DeliveryMetrics
+    from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
 
 
@@ -91,7 +87,7 @@ class MilterSession(StreamConnection):
     """The session of one connection."""
 
     def __init__(
-        self, listener: MilterListenerState, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, listener: MilterListener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         super().__init__(reader, writer)
         self._listener = listener
@@ -129,7 +125,7 @@ class MilterSession(StreamConnection):
             self.writer.close()
 
     async def _read(self) -> bytes:
-        seconds = self._listener.limits.idle_timeout_seconds
+        seconds = self._listener.service.limits.idle_timeout_seconds
         if self._message and self._message.content_has_begun:
             seconds = min(seconds, self._content_deadline - asyncio.get_running_loop().time())
             if seconds <= 0:  # a read of what is here already does not wait, and would never time out
@@ -139,7 +135,7 @@ class MilterSession(StreamConnection):
 
     def _count_pending_bytes(self, count: int) -> None:
         """Count the bytes of an unfinished command among those in flight."""
-        in_flight = self._listener.bytes_in_flight
+        in_flight = self._listener.service.bytes_in_flight
         in_flight.release(self._pending_bytes)
         in_flight.reserve_anyway(count)
         self._pending_bytes = count
@@ -223,8 +219,8 @@ class MilterSession(StreamConnection):
         self._note_queue_id(macros)
         self._message = MilterContent(
             _address(event.sender),
-            self._listener.limits.max_message_bytes,
-            self._listener.bytes_in_flight,
+            self._listener.service.limits.max_message_bytes,
+            self._listener.service.bytes_in_flight,
             has_leading_space=MilterSteps.HDR_LEADSPC in options.steps,
         )
 
@@ -244,7 +240,7 @@ class MilterSession(StreamConnection):
         if message is None or not (message.recipients or message.problem):
             raise _ProtocolBroken("content came before MAIL and RCPT")
         if not message.content_has_begun:
-            limits = self._listener.limits
+            limits = self._listener.service.limits
             self._content_deadline = asyncio.get_running_loop().time() + limits.message_timeout_seconds
         return message
 
@@ -278,7 +274,7 @@ class MilterSession(StreamConnection):
 
     async def _send(self, answer: Sequence[bytes]) -> None:
         self._write(b"".join(answer))
-        async with asyncio.timeout(self._listener.limits.message_timeout_seconds):
+        async with asyncio.timeout(self._listener.service.limits.message_timeout_seconds):
             await self.writer.drain()
 
     def _write(self, data: bytes) -> None:
@@ -307,40 +303,20 @@ PROGRESS_SECONDS = 5.0
 """The pause between two requests for patience; mail servers wait for minutes by default."""
 
 
-@dataclass(slots=True)
-class MilterListenerState:
-    """The shared state; ``answers`` is for the next message that is complete.
-
-    ``progress_seconds`` is the pause between two requests for patience while a message is worked on.
-    """
-
-    connections: Connections
-    limits: ListenerLimits
-    bytes_in_flight: BytesInFlight
-    answers: MilterAnswers
-    progress_seconds: float = PROGRESS_SECONDS
-
-
 _READ_LIMIT = 64 * 1024
 
 
 class MilterListener:
-    """Answers mail servers about their messages."""
+    """Answers mail servers about their messages; ``answers`` is for the next message that is complete.
 
-    def __init__(
-        self,
-        name: str,
-        limits: ListenerLimits,
-        bytes_in_flight: BytesInFlight,
-        runtime: Runtime,
-        metrics: DeliveryMetrics,
-        progress_seconds: float = PROGRESS_SECONDS,
-    ) -> None:
-        self._name = name
-        self._metrics = metrics
-        self.connections = Connections(name, limits.max_connections, metrics)
-        answers = MilterAnswers(name, runtime, metrics)
-        self.state = MilterListenerState(self.connections, limits, bytes_in_flight, answers, progress_seconds)
+    ``progress_seconds`` is the pause between two requests for patience while a message is worked on.
+    """
+
+    def __init__(self, service: MessageService, progress_seconds: float = PROGRESS_SECONDS) -> None:
+        self.service = service
+        self.connections = service.connections()
+        self.answers = MilterAnswers(service)
+        self.progress_seconds = progress_seconds
 
     async def start(self, *sockets: socket.socket) -> None:
         """Serve on these sockets.
@@ -348,11 +324,12 @@ class MilterListener:
         A client for which there is no room gets no answer: the protocol has no word for it before the negotiation,
         and the mail server does by its default action.
         """
-        await self.connections.listen_with_streams(sockets, partial(MilterSession, self.state), _READ_LIMIT)
+        await self.connections.listen_with_streams(sockets, partial(MilterSession, self), _READ_LIMIT)
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` for the next message that is complete, on open connections too."""
-        self.state.answers = MilterAnswers(self._name, runtime, self._metrics)
+        self.service.apply(runtime)
+        self.answers = MilterAnswers(self.service)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let messages under way finish within ``seconds``, then close what is left."""

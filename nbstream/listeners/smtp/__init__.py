@@ -76,16 +76,7 @@ def _make(section: MailListenerSettings, context: ListenerContext) -> Listener:
     # aiosmtpd is loaded with it: see nbstream.server.listener
     from nbstream.listeners.smtp.session import SmtpListener  # noqa: PLC0415 - see above
 
-    return SmtpListener(
-        section,
-        name=context.name,
-        hostname=context.hostname or socket.getfqdn(),
-        limits=context.limits,
-        bytes_in_flight=context.bytes_in_flight,
-        outlet=context.outlet,
-        runtime=context.runtime,
-        metrics=context.metrics,
-    )
+    return SmtpListener(section, context.message_service, context.outlet, context.hostname or socket.getfqdn())
 
 
 SMTP = ListenerEntry(

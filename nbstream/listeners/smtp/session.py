@@ -29,7 +29,7 @@ from nbstream.listeners.smtp.delivery import Delivery
 from nbstream.listeners.smtp.settings import LmtpListenerSettings, TlsMode
 from nbstream.logs import event_fields
 from nbstream.server import smtp_replies
-from nbstream.server.connections import Connections, Peer, RefusingProtocol
+from nbstream.server.connections import Peer, RefusingProtocol
 from nbstream.server.feedback_mailbox import FeedbackMailbox
 from nbstream.server.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 
@@ -38,14 +38,11 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
-    from nbstream.delivery.next_hop import NextHop, Transaction
+    from nbstream.delivery.next_hop import Transaction
     from nbstream.delivery.outlet import Outlet
-    from nbstream.listeners.smtp.delivery import Delivery
     from nbstream.listeners.smtp.settings import MailListenerSettings
-    from nbstream.server.connections import Connections, Teachers
-    from nbstream.server.feedback_mailbox import FeedbackMailbox
-    from nbstream.server.limits import BytesInFlight, ListenerLimits
-    from nbstream.server.metrics import DeliveryMetrics
+    from nbstream.server.connections import Teachers
+    from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
 
 
@@ -113,26 +110,6 @@ class MailTransaction:
             await transaction.abort()
 
 
-@dataclass(kw_only=True, slots=True)
-class SmtpListenerState:
-    """What all sessions of a listener share; ``message_handlers`` are those of the next transaction.
-
-    ``name`` is that of the listener, and ``hostname`` the one in its greeting. Recipients beyond
-    ``max_recipients`` are put off, and the client sends to them in a second transaction; RFC 5321 4.5.3.1.8 asks
-    for at least 100.
-    """
-
-    name: str
-    hostname: str
-    section: MailListenerSettings
-    connections: Connections
-    limits: ListenerLimits
-    bytes_in_flight: BytesInFlight
-    next_hop: NextHop
-    message_handlers: SmtpHandlers
-    max_recipients: int = 1000
-
-
 class SmtpSession(SmtpConnection):
     """The session of one connection; ``_mail`` is its state from MAIL to the end of DATA."""
 
@@ -140,8 +117,8 @@ class SmtpSession(SmtpConnection):
     needs_greeting = smtp_replies.NO_HELO
     answers_each_recipient = False
 
-    def __init__(self, listener: SmtpListenerState) -> None:
-        super().__init__(listener.name, listener.hostname, self.ident, listener.limits)
+    def __init__(self, listener: SmtpListener) -> None:
+        super().__init__(listener.service.name, listener.hostname, self.ident, listener.service.limits)
         self._listener = listener
         self._forwarded: dict[str, str] | None = None
         self._mail: MailTransaction | None = None
@@ -167,12 +144,12 @@ class SmtpSession(SmtpConnection):
             await self._begin_tls()
 
     async def _begin_tls(self) -> None:
-        context = self._listener.message_handlers.tls_context
+        context = self._listener.handlers.tls_context
         assert context is not None
         try:
             await self.start_tls(context)
         except ConnectionError as error:
-            _log.info("%s: %s", self._listener.name, error, extra=event_fields(peer=str(self._peer)))
+            _log.info("%s: %s", self._listener.service.name, error, extra=event_fields(peer=str(self._peer)))
             # Where the client went away during the handshake, uvloop does not say that the connection is lost.
             self._listener.connections.closed(self)
             raise
@@ -195,9 +172,9 @@ class SmtpSession(SmtpConnection):
         if self._mail is not None:
             await self._mail.drop_destination()
         if isinstance(error, NbstreamError):
-            _log.warning("%s: %s", self._listener.name, error)
+            _log.warning("%s: %s", self._listener.service.name, error)
             return str(error_reply(error))
-        _log.error("%s: a command failed", self._listener.name, exc_info=error)
+        _log.error("%s: a command failed", self._listener.service.name, exc_info=error)
         return str(TEMPORARY_FAILURE)
 
     async def _reset(self) -> None:
@@ -223,8 +200,8 @@ class SmtpSession(SmtpConnection):
         await self._reset()
         assert self.session is not None
         self.session.host_name = hostname
-        offered = sorted((await self._listener.next_hop.features()) & _FORWARDED_EXTENSIONS)
-        size = f"SIZE {self._listener.limits.max_message_bytes}"
+        offered = sorted((await self._listener.outlet.next_hop.features()) & _FORWARDED_EXTENSIONS)
+        size = f"SIZE {self._listener.service.limits.max_message_bytes}"
         own_extensions = [
             *([XFORWARD_EXTENSION] if self._is_trusted_proxy() else ()),
             *([VERDICT_PARAMETER] if self._may_see_verdicts() else ()),
@@ -323,7 +300,7 @@ class SmtpSession(SmtpConnection):
 
     def _may_see_verdicts(self) -> bool:
         """Whether the peer gets verdicts in replies if it asks for them. A client behind it never does."""
-        return self._forwarded is None and self._listener.message_handlers.teachers.may_teach(self._peer)
+        return self._forwarded is None and self._listener.handlers.teachers.may_teach(self._peer)
 
     async def smtp_MAIL(self, arg: str | None) -> None:
         """MAIL: open the next hop's transaction; its refusal is the reply."""
@@ -347,16 +324,16 @@ class SmtpSession(SmtpConnection):
         if path is None:
             return smtp_replies.SYNTAX_MAIL
         size = codec.declared_size(path[1])
-        if size is not None and size > self._listener.limits.max_message_bytes:
+        if size is not None and size > self._listener.service.limits.max_message_bytes:
             return smtp_replies.MESSAGE_TOO_BIG
         sender, wants_verdict = self._without_verdict_parameter(SmtpPath(*path))
-        mail = MailTransaction(self._listener.message_handlers, sender, None, wants_verdict=wants_verdict)
+        mail = MailTransaction(self._listener.handlers, sender, None, wants_verdict=wants_verdict)
         try:
-            mail.next_hop_transaction = await self._listener.next_hop.begin(mail.sender)
+            mail.next_hop_transaction = await self._listener.outlet.next_hop.begin(mail.sender)
         except RelayRefused as refusal:
             return error_reply(refusal)
         except RelayUnavailable as error:
-            _log.warning("%s: %s", self._listener.name, error)
+            _log.warning("%s: %s", self._listener.service.name, error)
         self._mail = mail
         return smtp_replies.SENDER_OK
 
@@ -397,7 +374,7 @@ class SmtpSession(SmtpConnection):
 
     def _can_answer_each_recipient(self) -> bool:
         """Whether the client learns what became of each recipient: one reply to DATA cannot say two things."""
-        return self.answers_each_recipient or not self._listener.next_hop.answers_each_recipient
+        return self.answers_each_recipient or not self._listener.outlet.next_hop.answers_each_recipient
 
     async def _add_feedback_recipient(self, mail: MailTransaction, label: str, recipient: SmtpPath) -> SmtpReply:
         if not self._takes_feedback():
@@ -410,11 +387,13 @@ class SmtpSession(SmtpConnection):
 
     def _takes_feedback(self) -> bool:
         """Whether feedback is taken now: the right to teach is that of this moment, not that of MAIL."""
-        teachers = self._listener.message_handlers.teachers
+        teachers = self._listener.handlers.teachers
         return teachers.may_teach_for(self._peer, self._forwarded_client())
 
     def _refuse_feedback(self, mail: MailTransaction, label: str) -> SmtpReply:
-        return mail.handlers.feedback.refuse(label, self._listener.name, self._forwarded_client() or self._peer)
+        return mail.handlers.feedback.refuse(
+            label, self._listener.service.name, self._forwarded_client() or self._peer
+        )
 
     async def smtp_DATA(self, arg: str | None) -> None:
         """DATA: read the message, then learn it or deliver it."""
@@ -435,7 +414,7 @@ class SmtpSession(SmtpConnection):
         # lets other tasks run first where a line is here already.
         await self.send_reply(smtp_replies.GO_AHEAD)
         self.unread(b"\r\n")
-        incoming = IncomingContent(self._listener.limits, self._listener.bytes_in_flight)
+        incoming = IncomingContent(self._listener.service.limits, self._listener.service.bytes_in_flight)
         try:
             await self._reply_to_data(mail, await self._replies_to_content(mail, incoming))
         finally:
@@ -453,7 +432,7 @@ class SmtpSession(SmtpConnection):
         except (ConnectionError, EOFError):
             raise
         except Exception:  # noqa: BLE001 - whatever it is, each recipient gets a reply
-            _log.exception("%s: a message failed", self._listener.name)
+            _log.exception("%s: a message failed", self._listener.service.name)
             return DataReplies((TEMPORARY_FAILURE,))
 
     async def _learn_or_deliver(self, mail: MailTransaction, incoming: IncomingContent) -> DataReplies:
@@ -467,7 +446,11 @@ class SmtpSession(SmtpConnection):
                     return DataReplies((self._refuse_feedback(mail, mail.feedback_label),))
                 actor = str(self._forwarded_client() or "") or str(self._peer)
                 reply = await mail.handlers.feedback.learn(
-                    incoming.content(), mail.feedback_label, self._listener.name, actor, mail.sender.address
+                    incoming.content(),
+                    mail.feedback_label,
+                    self._listener.service.name,
+                    actor,
+                    mail.sender.address,
                 )
                 return DataReplies((reply,))
             transaction, mail.next_hop_transaction = mail.next_hop_transaction, None
@@ -475,7 +458,12 @@ class SmtpSession(SmtpConnection):
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             # Nothing but the delivery holds the content, which may be rewritten there.
             result = await mail.handlers.delivery.deliver(
-                incoming.content(), envelope, transaction, self._listener.name, self._origin(), self._client()
+                incoming.content(),
+                envelope,
+                transaction,
+                self._listener.service.name,
+                self._origin(),
+                self._client(),
             )
             shows_verdict = mail.wants_verdict and self._may_see_verdicts()
             return result.replies_with_verdict if shows_verdict else result.replies
@@ -526,37 +514,25 @@ class LmtpSession(SmtpSession):
 
 
 class SmtpListener:
-    """Takes mail."""
+    """Takes mail. ``service`` has its name and its limits, and ``hostname`` is the one in its greeting.
 
-    def __init__(  # noqa: PLR0913 - what a listener is made of, with where mail goes
+    Recipients beyond ``max_recipients`` are put off, and the client sends to them in a second transaction; RFC
+    5321 4.5.3.1.8 asks for at least 100. ``handlers`` are those of the next transaction.
+    """
+
+    def __init__(
         self,
         section: MailListenerSettings,
-        *,
-        name: str,
-        hostname: str,
-        limits: ListenerLimits,
-        bytes_in_flight: BytesInFlight,
+        service: MessageService,
         outlet: Outlet,
-        runtime: Runtime,
-        metrics: DeliveryMetrics,
+        hostname: str,
         max_recipients: int = 1000,
     ) -> None:
-        self._outlet = outlet
-        self._metrics = metrics
-        self._name = name
+        self.section, self.service, self.outlet = section, service, outlet
+        self.hostname, self.max_recipients = hostname, max_recipients
+        self.connections = service.connections()
         self._is_lmtp = isinstance(section, LmtpListenerSettings)
-        self.connections = Connections(name, limits.max_connections, metrics)
-        self.state = SmtpListenerState(
-            name=name,
-            hostname=hostname,
-            section=section,
-            connections=self.connections,
-            limits=limits,
-            bytes_in_flight=bytes_in_flight,
-            next_hop=outlet.next_hop,
-            message_handlers=self._message_handlers(runtime),
-            max_recipients=max_recipients,
-        )
+        self.handlers = self._handlers_now()
 
     async def start(self, *sockets: socket.socket) -> None:
         """Serve on these sockets."""
@@ -564,21 +540,23 @@ class SmtpListener:
 
     def apply(self, runtime: Runtime) -> None:
         """Go by ``runtime`` from the next transaction on, on open connections too."""
-        self.state.message_handlers = self._message_handlers(runtime)
+        self.service.apply(runtime)
+        self.handlers = self._handlers_now()
 
-    def _message_handlers(self, runtime: Runtime) -> SmtpHandlers:
+    def _handlers_now(self) -> SmtpHandlers:
+        runtime, metrics = self.service.runtime, self.service.metrics
         return SmtpHandlers(
-            Delivery(runtime, self._outlet, self._metrics, replies_to_each=self._is_lmtp),
-            FeedbackMailbox(runtime, self._metrics.filter_metrics),
-            runtime.teachers_through(self._name),
-            runtime.tls_contexts.get(self._name),
+            Delivery(runtime, self.outlet, metrics, replies_to_each=self._is_lmtp),
+            FeedbackMailbox(runtime, metrics.filter_metrics),
+            self.service.teachers,
+            runtime.tls_contexts.get(self.service.name),
         )
 
     def _accept(self) -> asyncio.BaseProtocol:
         if self.connections.admit():
-            return LmtpSession(self.state) if self._is_lmtp else SmtpSession(self.state)
+            return LmtpSession(self) if self._is_lmtp else SmtpSession(self)
         reply = smtp_replies.CLOSING if self.connections.draining else smtp_replies.TOO_MANY_CONNECTIONS
-        begins_with_tls = self.state.section.tls is TlsMode.IMPLICIT  # plain text would only be taken for a fault
+        begins_with_tls = self.section.tls is TlsMode.IMPLICIT  # plain text would only be taken for a fault
         return RefusingProtocol(b"" if begins_with_tls else reply.render() + b"\r\n")
 
     async def drain(self, seconds: float) -> None:

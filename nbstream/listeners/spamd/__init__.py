@@ -34,7 +34,7 @@ async def probe_spamd(conversation: Conversation) -> Sequence[Finding]:
 def _make(_: SpamdListenerSettings, context: ListenerContext) -> Listener:
     from nbstream.listeners.spamd.listener import SpamdListener  # noqa: PLC0415 - see nbstream.server.listener
 
-    return SpamdListener(context.limits, context.bytes_in_flight, context.message_service)
+    return SpamdListener(context.message_service)
 
 
 SPAMD = ListenerEntry("spamd", _make, probe_spamd)

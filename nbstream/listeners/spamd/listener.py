@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from nbstream.filter import Check
     from nbstream.server.connections import Peer
-    from nbstream.server.limits import BytesInFlight, ListenerLimits
     from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
 
@@ -204,14 +203,10 @@ _SILENT = SpamdRefusal(EX_TIMEOUT, "Timeout: the request is not complete")
 class SpamdListener:
     """Answers requests, and limits their bytes in memory."""
 
-    def __init__(
-        self, limits: ListenerLimits, bytes_in_flight: BytesInFlight, message_service: MessageService
-    ) -> None:
-        self.limits = limits
-        self.handler = SpamdHandler(message_service)
-        self.connections = message_service.connections(limits.max_connections)
-        self.bytes_in_flight = bytes_in_flight
-        self._message_service = message_service
+    def __init__(self, service: MessageService) -> None:
+        self.service = service
+        self.handler = SpamdHandler(service)
+        self.connections = service.connections()
 
     async def start(self, *sockets: socket.socket) -> None:
         """Serve on these sockets."""
@@ -219,7 +214,7 @@ class SpamdListener:
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next request on."""
-        self._message_service.apply(runtime)
+        self.service.apply(runtime)
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
@@ -231,9 +226,9 @@ class SpamdConnection(asyncio.Protocol):
 
     def __init__(self, listener: SpamdListener) -> None:
         self._listener = listener
-        self._parser = SpamdParser(listener.limits.max_message_bytes)
+        self._parser = SpamdParser(listener.service.limits.max_message_bytes)
         self._received_bytes = 0
-        self._reservation = Reservation(listener.bytes_in_flight)
+        self._reservation = Reservation(listener.service.bytes_in_flight)
         self._client_closed = self._answer_sent = self._disconnected = False
         self._refusal: SpamdRefusal | None = None
         self._answer_task: asyncio.Task[bytes] | None = None
@@ -246,7 +241,9 @@ class SpamdConnection(asyncio.Protocol):
         connections = self._listener.connections
         if connections.admit():
             connections.opened(self)
-            self._deadline = asyncio.get_running_loop().time() + self._listener.limits.message_timeout_seconds
+            self._deadline = (
+                asyncio.get_running_loop().time() + self._listener.service.limits.message_timeout_seconds
+            )
             self._wait_for_data()
         else:
             may_stay = connections.refused(self)
@@ -256,7 +253,7 @@ class SpamdConnection(asyncio.Protocol):
         """Parse more of the request, or discard the bytes after a refusal."""
         self._received_bytes += len(data)
         if self._answer_sent or self._parser.done:
-            if self._received_bytes > self._listener.limits.max_discarded_bytes:
+            if self._received_bytes > self._listener.service.limits.max_discarded_bytes:
                 self.abort()
             return
         if self._answer_task is None:
@@ -297,7 +294,7 @@ class SpamdConnection(asyncio.Protocol):
 
     def _wait_for_data(self) -> None:
         left = self._deadline - asyncio.get_running_loop().time()
-        self._set_timer(min(self._listener.limits.idle_timeout_seconds, left))
+        self._set_timer(min(self._listener.service.limits.idle_timeout_seconds, left))
 
     def _set_timer(self, seconds: float) -> None:
         if self._timer is not None:
@@ -349,7 +346,7 @@ class SpamdConnection(asyncio.Protocol):
         body = request.body
         if request.compressed:
             content = ContentBuffer()
-            for piece in decompress(body, self._listener.limits.max_message_bytes):
+            for piece in decompress(body, self._listener.service.limits.max_message_bytes):
                 if isinstance(piece, SpamdRefusal) or not self._reservation.add(len(piece)):
                     self._refusal = piece if isinstance(piece, SpamdRefusal) else _NO_MEMORY
                     return b""
@@ -373,7 +370,7 @@ class SpamdConnection(asyncio.Protocol):
             self._transport.write_eof()
             self._set_timer(_PATIENCE_SECONDS)
         else:
-            self._set_timer(self._listener.limits.idle_timeout_seconds)
+            self._set_timer(self._listener.service.limits.idle_timeout_seconds)
             self._transport.close()
 
     def _close_if_done(self) -> None:

@@ -77,7 +77,6 @@ def _make(section: StreamListenerSettings, context: ListenerContext) -> Listener
     return StreamListener(
         queue,
         section.claim_seconds,
-        context.bytes_in_flight,
         context.message_service,
         context.background,
         StreamMetrics(context.registry),

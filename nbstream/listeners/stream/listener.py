@@ -24,7 +24,6 @@ from nbstream.listeners.stream import codec as wire
 from nbstream.listeners.stream.queue import ClaimOutcome
 from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
-from nbstream.server.limits import BytesInFlight
 from nbstream.server.message_service import is_request_error
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
@@ -58,7 +57,6 @@ class StreamListener:
         self,
         queue: StreamQueue,
         claim_seconds: float,
-        bytes_in_flight: BytesInFlight,
         message_service: MessageService,
         background: BackgroundTasks,
         observer: StreamMetrics,
@@ -73,7 +71,7 @@ class StreamListener:
         self._message_service = message_service
         self._background = background
         self._observer = observer
-        self._bytes_in_flight = bytes_in_flight
+        self._bytes_in_flight = message_service.bytes_in_flight
         self._active_entries: dict[bytes, QueueEntry] = {}
         self._waiting = 0  # entries that wait for Redis
         self._waiting_logged = False

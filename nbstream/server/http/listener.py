@@ -13,7 +13,6 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from aiohttp import HttpVersion11, web
@@ -204,8 +203,8 @@ class SubApplication(Protocol):
 class HttpListener:
     """Serves routes on one socket.
 
-    ``message_service`` is the service that the routes check and teach with; None where they do neither. ``pages``
-    are served beside the routes.
+    ``message_service`` is the service that the routes check and teach with, and its limits hold; None where they
+    do neither. ``pages`` are served beside the routes.
     """
 
     def __init__(
@@ -217,13 +216,14 @@ class HttpListener:
         pages: Sequence[SubApplication] = (),
     ) -> None:
         self._access = access
-        self._limits = limits or ListenerLimits()
         self._message_service = message_service
         self._pages = pages
         self._routes = RouteTable(routes)
-        make = message_service.connections if message_service else partial(Connections, "metrics")
-        self._connections = make(self._limits.max_connections)
-        self._server = HttpConnections(self._serve, self._limits.idle_timeout_seconds, self._connections)
+        limits = message_service.limits if message_service else limits or ListenerLimits()
+        self._connections = (
+            message_service.connections() if message_service else Connections("metrics", limits.max_connections)
+        )
+        self._server = HttpConnections(self._serve, limits.idle_timeout_seconds, self._connections)
 
     async def start(self, *sockets: socket.socket) -> None:
         """Serve on these sockets."""

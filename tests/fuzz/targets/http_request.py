@@ -54,7 +54,7 @@ def _start() -> HttpExchange:
     model = MemoryModel()
     limits = ListenerLimits(_MAX_BYTES, 10, idle_timeout_seconds=5.0, message_timeout_seconds=5.0)
     runtime = make_runtime(memory_filter(model), allow_from=())
-    service = MessageService("http", runtime, DaemonMetrics.create(PYTHON).delivery)
+    service = MessageService("http", runtime, DaemonMetrics.create(PYTHON).delivery, limits, _bytes_in_flight)
     bodies = BodyReader(limits, _bytes_in_flight)
     lookups = ApiLookups("test", _model_status, lambda key: _message_record(runtime.spam_filter, key))
     rspamd = RspamdApi(
@@ -67,7 +67,7 @@ def _start() -> HttpExchange:
         recent=lambda *_: _no_messages(),
     )
     routes = [*health_routes(_health), *ApiV1(service, bodies, lookups, "1").routes(), *rspamd.routes()]
-    return HttpExchange(asyncio.Runner(), HttpListener(routes, None, limits, service))
+    return HttpExchange(asyncio.Runner(), HttpListener(routes, message_service=service))
 
 
 _bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)

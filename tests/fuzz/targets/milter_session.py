@@ -8,6 +8,7 @@ from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.milter.session import MilterListener
 from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.message_service import MessageService
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.fuzzed_listener import FuzzedListener
 from tests.fuzz.target import FuzzTarget
@@ -21,11 +22,13 @@ _REPLIES = frozenset(b"Ocdsyimq+-p")
 
 _bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
 _listener = MilterListener(
-    "milter",
-    ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10, message_timeout_seconds=10),
-    _bytes_in_flight,
-    make_runtime(memory_filter(MemoryModel())),
-    DaemonMetrics.create(PYTHON).delivery,
+    MessageService(
+        "milter",
+        make_runtime(memory_filter(MemoryModel())),
+        DaemonMetrics.create(PYTHON).delivery,
+        ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10, message_timeout_seconds=10),
+        _bytes_in_flight,
+    )
 )
 
 

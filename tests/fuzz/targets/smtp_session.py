@@ -27,6 +27,7 @@ from nbstream.listeners.smtp.settings import (
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.settings import OWN_FIELD
 from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.message_service import MessageService
 from nbstream.store.model.memory_model import MemoryModel
 from tests.fuzz.fuzzed_listener import FuzzedListener
 from tests.fuzz.target import FuzzTarget
@@ -96,15 +97,17 @@ class _Server:
         self.bytes_in_flight = BytesInFlight(4 * _MAX_BYTES)
         listener = SmtpListener(
             section,
-            name=name,
-            hostname=_HOSTNAME,
-            limits=ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10),
-            bytes_in_flight=self.bytes_in_flight,
-            outlet=Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
-            runtime=make_runtime(
-                memory_filter(MemoryModel()), tls_contexts={"smtp": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}
+            MessageService(
+                name,
+                make_runtime(
+                    memory_filter(MemoryModel()), tls_contexts={"smtp": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}
+                ),
+                DaemonMetrics.create(PYTHON).delivery,
+                ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10),
+                self.bytes_in_flight,
             ),
-            metrics=DaemonMetrics.create(PYTHON).delivery,
+            Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
+            _HOSTNAME,
             max_recipients=3,
         )
         self._connections = listener.connections

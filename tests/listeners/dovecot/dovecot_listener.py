@@ -109,22 +109,15 @@ async def open_dovecot(client: Redis, folder: Path, **options: Any) -> AsyncIter
     async with AsyncExitStack() as stack:
         opened_filter = await stack.enter_async_context(open_filter(client, metrics, policy, follow=True))
         runtime = make_runtime(opened_filter.spam_filter)
-        service = MessageService("dovecot", runtime, metrics.delivery)
+        limits = ListenerLimits(**options)
+        service = MessageService("dovecot", runtime, metrics.delivery, limits, bytes_in_flight)
         state = StateFile(folder)
         stack.callback(state.close)
         spool = Spool(state, max_bytes)
         path = folder / "nbstream-report"
         background = BackgroundTasks(metrics.process.background_failed)
         stack.push_async_callback(background.stop)
-        listener = DovecotListener(
-            ListenerLimits(**options),
-            trusted,
-            spool,
-            bytes_in_flight,
-            service,
-            SpoolMetrics(metrics.registry),
-            background=background,
-        )
+        listener = DovecotListener(service, trusted, spool, SpoolMetrics(metrics.registry), background)
         with suppress(FileNotFoundError):
             path.unlink()
         await listener.start(open_listening_socket(UnixAddress(path)))

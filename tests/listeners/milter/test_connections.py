@@ -50,7 +50,7 @@ async def waits_for_content(server: MilterClient, milter: RunningMilter) -> None
     """Begin a message, and return when the listener has it."""
     await server.begin()
     assert (await server.ask(wire.header(b"Subject", b" x"), wire.frame(b"B", b"text\r\n"))).command == b"c"
-    assert milter.listener.state.bytes_in_flight.reserved > 0
+    assert milter.listener.service.bytes_in_flight.reserved > 0
 
 
 class SlowFilter:
@@ -149,7 +149,7 @@ async def test_a_message_is_given_up_at_any_step(client: Redis, tmp_path: Path, 
 
         assert (await server.deliver(HAM))[-1] == Reply(b"c")
         assert milter.learned["spam"] == 0
-        assert milter.listener.state.bytes_in_flight.reserved == 0
+        assert milter.listener.service.bytes_in_flight.reserved == 0
 
 
 # Limits of connections
@@ -197,7 +197,7 @@ async def test_unfinished_commands_count_among_the_bytes_in_flight(milter: Runni
     await server.begin()
     server.send(wire.frame(b"L", b"x" * 200_000)[:100_000])
 
-    await until(lambda: milter.listener.state.bytes_in_flight.reserved >= 100_000)
+    await until(lambda: milter.listener.service.bytes_in_flight.reserved >= 100_000)
     server.close()
     await milter.wait_until_idle()
 

@@ -417,7 +417,7 @@ async def test_a_message_beyond_the_limit_is_judged_by_its_beginning(client: Red
 
         assert (await server.ask(wire.frame(b"B", b"b" * 500))).command == b"c"
         assert (await server.ask(wire.frame(b"B", b"c" * 65535))).command == b"s"
-        assert milter.listener.state.bytes_in_flight.reserved < 2000
+        assert milter.listener.service.bytes_in_flight.reserved < 2000
         server.send(wire.END)
         assert verdict_of(await server.answer()) == "unsure"
 
@@ -434,7 +434,7 @@ async def test_a_header_beyond_the_limit_is_refused(client: Redis) -> None:
         (reply,) = await server.deliver(b"X: x\r\n" * 500 + HAM)
 
         assert reply.words == [b"552 5.3.4 Message is larger than is accepted here"]
-        assert milter.listener.state.bytes_in_flight.reserved == 0
+        assert milter.listener.service.bytes_in_flight.reserved == 0
         assert verdict_of(await server.deliver(HAM)) == "unsure"
 
 
@@ -490,7 +490,7 @@ async def test_an_address_that_is_longer_than_smtp_permits_is_refused(milter: Ru
     for more in (3, 1_000_000):
         (reply,) = await deliver("l" * more + longest)
         assert reply.words == [b"553 5.1.0 Address is too long"]
-    assert milter.listener.state.bytes_in_flight.reserved == 0
+    assert milter.listener.service.bytes_in_flight.reserved == 0
 
 
 async def test_mail_beyond_the_bytes_in_flight_is_deferred(client: Redis) -> None:

@@ -146,7 +146,7 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         holding, waiting = await smtp.talk(), await smtp.talk()
         await holding.begin()
         holding.writer.write(b"x" * 150_000)
-        await until(lambda: smtp.listener.state.bytes_in_flight.reserved > 60_000)
+        await until(lambda: smtp.listener.service.bytes_in_flight.reserved > 60_000)
         await waiting.begin()
 
         waiting.writer.write(b"y" * 190_000 + b"\r\n.\r\n")
@@ -155,7 +155,7 @@ async def test_memory_for_mail_is_shared_and_given_back(client: Redis, tmp_path:
         holding.writer.write(b"\r\n.\r\n")
         assert (await holding.reply()).startswith("250 ")
         assert (await smtp.send(b"y" * 190_000)).startswith("250 ")
-        assert smtp.listener.state.bytes_in_flight.reserved == 0
+        assert smtp.listener.service.bytes_in_flight.reserved == 0
 
 
 @pytest.mark.parametrize("data", [b"x", b"NOOP\r\n"], ids=["message", "commands"])
@@ -176,7 +176,7 @@ async def test_a_client_that_is_never_silent_and_sends_no_whole_message_is_disco
         await asyncio.wait([end])
         end.exception()  # it may have been reset
         await until(lambda: not smtp.listener.connections)
-        assert smtp.listener.state.bytes_in_flight.reserved == 0
+        assert smtp.listener.service.bytes_in_flight.reserved == 0
 
 
 async def test_after_a_message_a_client_has_the_whole_time_for_the_next_one(client: Redis, tmp_path: Path) -> None:

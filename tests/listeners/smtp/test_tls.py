@@ -22,7 +22,8 @@ from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.smtp.session import SmtpListener
 from nbstream.listeners.smtp.settings import SmtpListenerSettings, TlsMode
-from nbstream.server.limits import BytesInFlight, ListenerLimits
+from nbstream.server.limits import ListenerLimits
+from nbstream.server.message_service import MessageService
 from nbstream.server.sockets import open_listening_socket
 from nbstream.store.model.memory_model import MemoryModel
 from tests.harness.memory_filter import memory_filter
@@ -168,13 +169,11 @@ def test_a_client_that_leaves_in_the_handshake_leaves_its_place(
         outlet = Outlet(MaildirNextHop(tmp_path / "m"), Quarantine(tmp_path / "q"))
         listener = SmtpListener(
             SmtpListenerSettings.model_construct(tls=mode),
-            name="smtp",
-            hostname="listener.example.org",
-            limits=ListenerLimits(max_connections=1),
-            bytes_in_flight=BytesInFlight(1 << 20),
-            outlet=outlet,
-            runtime=runtime,
-            metrics=DaemonMetrics.create(PYTHON).delivery,
+            MessageService(
+                "smtp", runtime, DaemonMetrics.create(PYTHON).delivery, ListenerLimits(max_connections=1)
+            ),
+            outlet,
+            "listener.example.org",
         )
         listening = open_listening_socket(TcpAddress("127.0.0.1", 0))
         address = listening.getsockname()

@@ -29,7 +29,7 @@ async def greeted(smtp: RunningSmtp) -> Dialogue:
 
 async def nothing_is_left(smtp: RunningSmtp) -> None:
     await until(lambda: not smtp.listener.connections)
-    assert smtp.listener.state.bytes_in_flight.reserved == 0
+    assert smtp.listener.service.bytes_in_flight.reserved == 0
     assert smtp.metric("nbstream_connections_open", listener=smtp.way.listener_name) == 0
 
 

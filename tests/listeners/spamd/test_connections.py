@@ -100,7 +100,7 @@ async def test_mail_beyond_the_bytes_in_flight_is_deferred(client: Redis, compre
         _, writer = await spamd.connect()
         writer.write(data[:-1])
         await writer.drain()
-        await until(lambda: spamd.listener.bytes_in_flight.reserved == len(data) - 1)
+        await until(lambda: spamd.listener.service.bytes_in_flight.reserved == len(data) - 1)
 
         other = request("CHECK", "Compress: zlib", message=zlib.compress(message)) if compressed else data
         answer = await spamd.ask(other)
@@ -147,7 +147,7 @@ async def test_a_request_that_trickles_in_has_one_deadline_for_all_of_it(client:
 
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not answer.done():
-                if beginning or not spamd.listener.bytes_in_flight.reserved:
+                if beginning or not spamd.listener.service.bytes_in_flight.reserved:
                     writer.write(b"P")
                 await asyncio.sleep(0)  # lets the listener run
 
@@ -176,7 +176,7 @@ async def test_a_drain_closes_idle_connections_and_finishes_requests(client: Red
         idle, (reader, writer) = await spamd.connect(), await spamd.connect()
         data = request("CHECK")
         writer.write(data[:10])
-        await until(lambda: spamd.listener.bytes_in_flight.reserved == 10)
+        await until(lambda: spamd.listener.service.bytes_in_flight.reserved == 10)
 
         draining = asyncio.create_task(spamd.listener.drain(DEADLINE_SECONDS))
 

@@ -166,10 +166,10 @@ async def working(
         queue = stream_queue.StreamQueue(client, blocking, model.keys, params)
         bytes_in_flight = BytesInFlight(options.pop("max_bytes_in_flight", 64 << 20))
         runtime = make_runtime(spam_filter, rules=rules)
-        service = MessageService("stream", runtime, metrics.delivery)
+        service = MessageService("stream", runtime, metrics.delivery, None, bytes_in_flight)
         background = BackgroundTasks(metrics.process.background_failed)
         listener = StreamListener(
-            queue, claim_seconds, bytes_in_flight, service, background, StreamMetrics(metrics.registry), **options
+            queue, claim_seconds, service, background, StreamMetrics(metrics.registry), **options
         )
         worker = Worker(
             listener, runtime, service, spam_filter, queue, model, followed, metrics, client, background, stack
