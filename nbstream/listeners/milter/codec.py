@@ -11,9 +11,9 @@ is bounded. What breaks the protocol is one last event with a text, and all furt
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum, IntFlag
+from enum import Enum, IntFlag
 from typing import TypeAlias
 
 from nbstream.delivery.next_hop import SmtpReply
@@ -39,51 +39,57 @@ _HEADER_FIELD = ord("L")
 
 
 class MilterActions(IntFlag):
-    """What a filter may do with a message."""
+    """What a filter may do with a message: those actions that are used here."""
 
     ADDHDRS = 0x01
-    CHGBODY = 0x02
     ADDRCPT = 0x04
     DELRCPT = 0x08
     CHGHDRS = 0x10
     QUARANTINE = 0x20
-    CHGFROM = 0x40
-    ADDRCPT_PAR = 0x80
     SETSYMLIST = 0x100
 
 
 class MilterSteps(IntFlag):
-    """How the steps of the protocol differ from those of version 1.
+    """How the steps of the protocol differ from those of version 1: those differences that are used here.
 
     What is not sent (``NO``), what needs no reply (``NR_``), and extensions.
     """
 
-    NOCONNECT = 0x01
     NOHELO = 0x02
-    NOMAIL = 0x04
-    NORCPT = 0x08
-    NOBODY = 0x10
-    NOHDRS = 0x20
     NOEOH = 0x40
     NR_HDR = 0x80
     NOUNKNOWN = 0x100
     NODATA = 0x200
     SKIP = 0x400
-    RCPT_REJ = 0x800
     NR_CONN = 0x1000
-    NR_HELO = 0x2000
     NR_MAIL = 0x4000
     NR_RCPT = 0x8000
-    NR_DATA = 0x10000
-    NR_UNKN = 0x20000
-    NR_EOH = 0x40000
-    NR_BODY = 0x80000
     HDR_LEADSPC = 0x100000
+
+
+class MilterStage(Enum):
+    """A command with its letter: of the SMTP client, or what the mail server does with its message."""
+
+    CONNECT = b"C"
+    """Its texts are the host, and the IP address or the path of a unix socket; empty where that is not known."""
+    HELO = b"H"
+    MAIL = b"M"
+    """Its texts are the sender as it was given, with its angle brackets if it had any, and the parameters."""
+    RCPT = b"R"
+    """Its texts are like those of MAIL."""
+    DATA = b"T"
+    UNKNOWN = b"U"
+    END_OF_HEADER = b"N"
+    ABORT = b"A"
+    """The message that has begun is given up. The connection stays as it is."""
+    QUIT = b"Q"
+    QUIT_NC = b"K"
+    """The session of one SMTP client ends, and the connection goes on for another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class MilterOptions:
-    """A version with actions and steps: what a mail server offers, or what was agreed on."""
+    """A version with actions and steps: what a mail server offers at the beginning, or what was agreed on."""
 
     version: int
     actions: MilterActions
@@ -95,69 +101,26 @@ class MilterOptions:
 
     def wants_reply(self, event: MilterEvent) -> bool:
         """Return whether the mail server waits for a reply to the event."""
-        flag = _NO_REPLY_FLAGS.get(type(event))
-        return flag is not None and not flag & self.steps
-
-
-@dataclass(frozen=True, slots=True)
-class MilterNegotiation:
-    """Option negotiation, with which a connection begins: what the mail server offers."""
-
-    offer: MilterOptions
+        if isinstance(event, MilterHeaderField):
+            return MilterSteps.NR_HDR not in self.steps
+        flag = _NO_REPLY_FLAGS.get(event.stage) if isinstance(event, MilterCommand) else None
+        return isinstance(event, MilterBody) or (flag is not None and not flag & self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class MilterMacros:
-    """Macros of the mail server, for the command ``stage`` that follows: ``i``, ``{client_addr}`` and others."""
+    """Macros of the mail server, for the command ``letter`` that follows: ``i``, ``{client_addr}`` and others."""
 
-    stage: bytes
+    letter: bytes
     values: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class MilterConnect:
-    """An SMTP client connected to the mail server.
+class MilterCommand:
+    """A command with its arguments."""
 
-    ``address`` is its IP address, or the path of its unix socket; it is empty where the mail server knows none.
-    """
-
-    host: str
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class MilterHelo:
-    """HELO or EHLO of the SMTP client."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class MilterMail:
-    """MAIL: a message begins. ``sender`` is the address as it was given, with its angle brackets if it had any."""
-
-    sender: str
-    parameters: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MilterRecipient:
-    """RCPT; ``recipient`` is the address as it was given, with its angle brackets if it had any."""
-
-    recipient: str
-    parameters: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class MilterData:
-    """DATA."""
-
-
-@dataclass(frozen=True, slots=True)
-class MilterUnknownCommand:
-    """An SMTP command that the mail server does not know."""
-
-    line: str
+    stage: MilterStage
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,34 +136,11 @@ class MilterHeaderField:
 
 
 @dataclass(frozen=True, slots=True)
-class MilterHeaderEnd:
-    """The end of the header."""
-
-
-@dataclass(frozen=True, slots=True)
 class MilterBody:
-    """A piece of the body, with CRLF line ends."""
+    """A piece of the body, with CRLF line ends; ``is_last`` ends the message, with an empty one in most cases."""
 
     content: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class MilterBodyEnd:
-    """The end of the message; ``content`` is a last piece of the body, and empty in most cases."""
-
-    content: bytes = field(default=b"", repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class MilterAbort:
-    """The message that has begun is given up. The connection stays as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class MilterQuit:
-    """The connection ends; with ``reuses_connection`` (QUIT_NC) it goes on, for another SMTP client."""
-
-    reuses_connection: bool = False
+    is_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,37 +151,19 @@ class MilterViolation:
 
 
 MilterEvent: TypeAlias = (
-    MilterNegotiation
-    | MilterMacros
-    | MilterConnect
-    | MilterHelo
-    | MilterMail
-    | MilterRecipient
-    | MilterData
-    | MilterUnknownCommand
-    | MilterHeaderField
-    | MilterHeaderEnd
-    | MilterBody
-    | MilterBodyEnd
-    | MilterAbort
-    | MilterQuit
-    | MilterViolation
+    MilterOptions | MilterMacros | MilterCommand | MilterHeaderField | MilterBody | MilterViolation
 )
 
-_NO_FLAG = MilterSteps(0)
-_NO_REPLY_FLAGS: Mapping[type, MilterSteps] = {
-    MilterConnect: MilterSteps.NR_CONN,
-    MilterHelo: MilterSteps.NR_HELO,
-    MilterMail: MilterSteps.NR_MAIL,
-    MilterRecipient: MilterSteps.NR_RCPT,
-    MilterData: MilterSteps.NR_DATA,
-    MilterUnknownCommand: MilterSteps.NR_UNKN,
-    MilterHeaderField: MilterSteps.NR_HDR,
-    MilterHeaderEnd: MilterSteps.NR_EOH,
-    MilterBody: MilterSteps.NR_BODY,
-    MilterBodyEnd: _NO_FLAG,
+_NO_REPLY_FLAGS = {
+    MilterStage.CONNECT: MilterSteps.NR_CONN,
+    MilterStage.HELO: 0,
+    MilterStage.MAIL: MilterSteps.NR_MAIL,
+    MilterStage.RCPT: MilterSteps.NR_RCPT,
+    MilterStage.DATA: 0,
+    MilterStage.UNKNOWN: 0,
+    MilterStage.END_OF_HEADER: 0,
 }
-"""The flag by which a reply to an event is dispensed with. Other events have no such reply."""
+"""The flag by which a reply to a command is dispensed with, as far as it is used here. Others have no reply."""
 
 
 class _ViolationError(ValueError):
@@ -297,23 +219,39 @@ def _check_length(length: int) -> None:
         raise _ViolationError("a frame is too long")
 
 
-def _parse_frame(command: bytes, data: bytes) -> MilterEvent:
-    parse = _PARSERS.get(command)
-    if parse is None:
-        raise _ViolationError("a command is not known")
-    return parse(data)
+def _parse_frame(letter: bytes, data: bytes) -> MilterEvent:
+    match letter:
+        case b"L":
+            return _parse_header_field(data)
+        case b"B" | b"E":
+            return MilterBody(data, is_last=letter == b"E")
+        case b"D":
+            return _parse_macros(data)
+        case b"O":
+            return _parse_negotiation(data)
+        case b"C":
+            texts = _parse_connect(data)
+        case b"M" | b"R":
+            texts = _split_texts(data, at_least=1)
+        case b"H" | b"U":
+            texts = _split_texts(data, 1)
+        case b"A" | b"K" | b"N" | b"Q" | b"T":
+            texts = _no_texts(data)
+        case _:
+            raise _ViolationError("a command is not known")
+    return MilterCommand(MilterStage(letter), texts)
 
 
-def _parse_negotiation(data: bytes) -> MilterEvent:
+def _parse_negotiation(data: bytes) -> MilterOptions:
     if len(data) < _OPTIONS.size:
         raise _ViolationError("a negotiation is too short")
     version, actions, steps = _OPTIONS.unpack_from(data)
     if version < MIN_VERSION:
         raise _ViolationError("a version is older than 2")
-    return MilterNegotiation(MilterOptions(version, MilterActions(actions), MilterSteps(steps)))
+    return MilterOptions(version, MilterActions(actions), MilterSteps(steps))
 
 
-def _parse_macros(data: bytes) -> MilterEvent:
+def _parse_macros(data: bytes) -> MilterMacros:
     if not data:
         raise _ViolationError("macros are for no command")
     words = _split_texts(data[1:])
@@ -322,79 +260,31 @@ def _parse_macros(data: bytes) -> MilterEvent:
     return MilterMacros(data[:1], dict(zip(words[::2], words[1::2], strict=True)))
 
 
-def _parse_connect(data: bytes) -> MilterEvent:
-    host, end, rest = data.partition(b"\0")
-    family, place = rest[:1], rest[1:]
-    if end and family == _UNKNOWN_FAMILY:
-        return MilterConnect(decode_text(host), "")
-    if not end or family not in _FAMILIES_WITH_ADDRESS or len(place) <= _PORT_BYTES:
-        raise _ViolationError("a connection has no address of a known kind")
-    (address,) = _split_texts(place[_PORT_BYTES:], 1)
-    return MilterConnect(decode_text(host), without_ipv6_tag(address))
-
-
-def _parse_helo(data: bytes) -> MilterEvent:
-    return MilterHelo(*_split_texts(data, 1))
-
-
-def _parse_mail(data: bytes) -> MilterEvent:
-    sender, *parameters = _split_texts(data) or _no_argument()
-    return MilterMail(sender, tuple(parameters))
-
-
-def _parse_recipient(data: bytes) -> MilterEvent:
-    recipient, *parameters = _split_texts(data) or _no_argument()
-    return MilterRecipient(recipient, tuple(parameters))
-
-
-def _parse_unknown_command(data: bytes) -> MilterEvent:
-    return MilterUnknownCommand(*_split_texts(data, 1))
-
-
-def _parse_header_field(data: bytes) -> MilterEvent:
+def _parse_header_field(data: bytes) -> MilterHeaderField:
     name, value = _split(data, 2)
     if not name:
         raise _ViolationError("a header field has no name")
     return MilterHeaderField(name, value)
 
 
-def _parse_body(data: bytes) -> MilterEvent:
-    return MilterBody(data)
+def _no_texts(data: bytes) -> tuple[str, ...]:
+    if data:
+        raise _ViolationError("a command without an argument has one")
+    return ()
 
 
-def _parse_message_end(data: bytes) -> MilterEvent:
-    return MilterBodyEnd(data)
+def _parse_connect(data: bytes) -> tuple[str, ...]:
+    host, end, rest = data.partition(b"\0")
+    family, place = rest[:1], rest[1:]
+    if end and family == _UNKNOWN_FAMILY:
+        return decode_text(host), ""
+    if not end or family not in _FAMILIES_WITH_ADDRESS or len(place) <= _PORT_BYTES:
+        raise _ViolationError("a connection has no address of a known kind")
+    (address,) = _split_texts(place[_PORT_BYTES:], 1)
+    return decode_text(host), without_ipv6_tag(address)
 
 
-def _without_data(event: MilterEvent) -> Callable[[bytes], MilterEvent]:
-    def parse(data: bytes) -> MilterEvent:
-        if data:
-            raise _ViolationError("a command without an argument has one")
-        return event
-
-    return parse
-
-
-_PARSERS: Mapping[bytes, Callable[[bytes], MilterEvent]] = {
-    b"A": _without_data(MilterAbort()),
-    b"B": _parse_body,
-    b"C": _parse_connect,
-    b"D": _parse_macros,
-    b"E": _parse_message_end,
-    b"H": _parse_helo,
-    b"K": _without_data(MilterQuit(reuses_connection=True)),
-    b"L": _parse_header_field,
-    b"M": _parse_mail,
-    b"N": _without_data(MilterHeaderEnd()),
-    b"O": _parse_negotiation,
-    b"Q": _without_data(MilterQuit()),
-    b"R": _parse_recipient,
-    b"T": _without_data(MilterData()),
-    b"U": _parse_unknown_command,
-}
-
-
-def _split(data: bytes, count: int) -> list[bytes]:
+def _split(data: bytes, count: int, at_least: int = 0) -> list[bytes]:
     """Return the strings in ``data``, each of which ends with a NUL; there must be ``count`` of them, if any."""
     if not data:
         words = []
@@ -402,17 +292,13 @@ def _split(data: bytes, count: int) -> list[bytes]:
         words = data[:-1].split(b"\0", MAX_TEXTS)
     else:
         raise _ViolationError("a text does not end")
-    if len(words) > MAX_TEXTS or (count and len(words) != count):
+    if not at_least <= len(words) <= MAX_TEXTS or (count and len(words) != count):
         raise _ViolationError("a command has too few or too many arguments")
     return words
 
 
-def _split_texts(data: bytes, count: int = 0) -> list[str]:
-    return [decode_text(word) for word in _split(data, count)]
-
-
-def _no_argument() -> list[str]:
-    raise _ViolationError("a command has too few or too many arguments")
+def _split_texts(data: bytes, count: int = 0, at_least: int = 0) -> tuple[str, ...]:
+    return tuple(decode_text(word) for word in _split(data, count, at_least))
 
 
 def decode_text(raw: bytes) -> str:
@@ -435,25 +321,10 @@ def without_ipv6_tag(address: str) -> str:
 # Rules: no reply can break out of its frame: a NUL ends a text, so none is written within one. At the end of a
 # message any number of changes may come, and then one reply that decides.
 
-_UINT32 = struct.Struct("!I")
-_WANTED_OPTIONS = struct.Struct("!III")
-
-
-class MacroStage(IntEnum):
-    """The stages at which a filter may ask for macros (``SMFIM_``)."""
-
-    CONNECT = 0
-    HELO = 1
-    ENVFROM = 2
-    ENVRCPT = 3
-    DATA = 4
-    EOM = 5
-    EOH = 6
-
 
 def _frame(command: bytes, *data: bytes) -> bytes:
     content = b"".join((command, *data))
-    return _UINT32.pack(len(content)) + content
+    return _LENGTH.pack(len(content)) + content
 
 
 def _text(text: str) -> bytes:
@@ -477,10 +348,14 @@ PROGRESS = _frame(b"p")
 """The filter is still at work: wait longer for the reply."""
 
 
-def negotiation(options: MilterOptions, macros: Mapping[MacroStage, str] | None = None) -> bytes:
-    """Return what the filter agrees on, and the macros that it wants by stage; these need ``SETSYMLIST``."""
-    wanted = (_UINT32.pack(stage) + _text(names) for stage, names in (macros or {}).items())
-    return _frame(b"O", _WANTED_OPTIONS.pack(options.version, options.actions, options.steps), *wanted)
+def negotiation(options: MilterOptions, macros: Sequence[str] = ()) -> bytes:
+    """Return what the filter agrees on, and the macros that it wants; these need ``SETSYMLIST``.
+
+    They are in the order of their stages (``SMFIM_``): the connection, HELO, MAIL, RCPT, DATA, the end of the
+    message, the end of its header.
+    """
+    wanted = (_LENGTH.pack(stage) + _text(names) for stage, names in enumerate(macros))
+    return _frame(b"O", _OPTIONS.pack(options.version, options.actions, options.steps), *wanted)
 
 
 def refusal(reply: SmtpReply) -> bytes:
@@ -503,7 +378,7 @@ def insert_header(index: int, name: str, value: str) -> bytes:
     itself on top. ``value`` is everything behind the colon where ``HDR_LEADSPC`` was agreed on; its folds are line
     feeds.
     """
-    return _frame(b"i", _UINT32.pack(index), _text(name), _text(value))
+    return _frame(b"i", _LENGTH.pack(index), _text(name), _text(value))
 
 
 def change_header(index: int, name: str, value: bytes | None) -> bytes:
@@ -512,7 +387,7 @@ def change_header(index: int, name: str, value: bytes | None) -> bytes:
     The index counts the fields as the filter got them. ``value`` is as in ``insert_header``; an empty one deletes
     the field, too.
     """
-    return _frame(b"m", _UINT32.pack(index), _text(name), _string(value or b""))
+    return _frame(b"m", _LENGTH.pack(index), _text(name), _string(value or b""))
 
 
 def add_recipient(recipient: str) -> bytes:
@@ -521,7 +396,7 @@ def add_recipient(recipient: str) -> bytes:
 
 
 def delete_recipient(recipient: str) -> bytes:
-    """Delete a recipient, as it came in ``MilterRecipient``."""
+    """Delete a recipient, as it came with RCPT."""
     return _frame(b"-", _text(recipient))
 
 

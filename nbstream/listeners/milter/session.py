@@ -20,21 +20,15 @@ from nbstream.listeners.milter.codec import (
     CONTINUE,
     PROGRESS,
     SKIP,
-    MacroStage,
-    MilterAbort,
     MilterActions,
     MilterBody,
-    MilterBodyEnd,
-    MilterConnect,
+    MilterCommand,
     MilterEvent,
     MilterHeaderField,
     MilterMacros,
-    MilterMail,
-    MilterNegotiation,
     MilterOptions,
     MilterParser,
-    MilterQuit,
-    MilterRecipient,
+    MilterStage,
     MilterSteps,
     MilterViolation,
     negotiation,
@@ -67,16 +61,8 @@ _STEPS = (
     | (MilterSteps.HDR_LEADSPC | MilterSteps.SKIP)
 )
 _CLIENT, _USER, _RECIPIENT, _QUEUE_ID = "{client_addr}", "{auth_authen}", "{rcpt_addr}", "i"
-_STAGES = {MilterConnect: b"C", MilterMail: b"M", MilterRecipient: b"R", MilterBodyEnd: b"E"}
-_MACROS = {
-    MacroStage.CONNECT: _CLIENT,
-    MacroStage.HELO: "",
-    MacroStage.ENVFROM: _USER,
-    MacroStage.ENVRCPT: _RECIPIENT,
-    MacroStage.DATA: "",
-    MacroStage.EOM: _QUEUE_ID,
-    MacroStage.EOH: "",
-}
+_LETTERS_WITH_MACROS = frozenset(b"CMRE")
+_MACROS = (_CLIENT, "", _USER, _RECIPIENT, "", _QUEUE_ID, "")
 
 
 class _ProtocolBroken(Exception):
@@ -151,15 +137,15 @@ class MilterSession(StreamConnection):
     async def _handle(self, event: MilterEvent) -> None:
         if isinstance(event, MilterViolation):
             raise _ProtocolBroken(event.text)
-        if isinstance(event, MilterNegotiation):
-            await self._negotiate(event.offer)
+        if isinstance(event, MilterOptions):
+            await self._negotiate(event)
             return
         if self._options is None:
             raise _ProtocolBroken("a command came before the negotiation")
         answer = await self._replies(event, self._options)
         if self._options.wants_reply(event):
             await self._send(answer or [CONTINUE])
-        if isinstance(event, MilterBodyEnd):
+        if isinstance(event, MilterBody) and event.is_last:
             self._drop_message()
         self._ended |= self._listener.connections.draining and self._message is None
 
@@ -167,31 +153,32 @@ class MilterSession(StreamConnection):
         self._drop_message()
         self._options = options = offer.agree(_ACTIONS, _STEPS)
         wants_macros = MilterActions.SETSYMLIST in options.actions
-        await self._send([negotiation(options, _MACROS if wants_macros else {})])
+        await self._send([negotiation(options, _MACROS if wants_macros else ())])
 
     async def _replies(self, event: MilterEvent, options: MilterOptions) -> Sequence[bytes]:
         """Return the replies to a command; none stands for "continue"."""
         match event:
-            case MilterMacros():
-                if event.stage in _STAGES.values():
-                    self._macros[event.stage] = _short_texts(event.values)
-            case MilterConnect():
-                self._client = _printable(without_ipv6_tag(self._macros_for(event).get(_CLIENT) or event.address))
-            case MilterMail():
-                self._begin_message(event, options)
-            case MilterRecipient():
-                self._add_recipient(event)
-            case MilterHeaderField() | MilterBody() | MilterBodyEnd():
+            case MilterHeaderField() | MilterBody():
                 return await self._add_content(event, options)
-            case MilterAbort():
+            case MilterMacros():
+                if event.letter[0] in _LETTERS_WITH_MACROS:
+                    self._macros[event.letter] = _short_texts(event.values)
+            case MilterCommand(MilterStage.CONNECT, (_, address)):
+                self._client = _printable(without_ipv6_tag(self._macros_for(b"C").get(_CLIENT) or address))
+            case MilterCommand(MilterStage.MAIL, (sender, *_)):
+                self._begin_message(sender, options)
+            case MilterCommand(MilterStage.RCPT, (recipient, *_)):
+                self._add_recipient(recipient)
+            case MilterCommand(MilterStage.ABORT):
                 self._drop_message()
-            case MilterQuit():
-                self._end_session(reuses_connection=event.reuses_connection)
+            case MilterCommand(MilterStage.QUIT | MilterStage.QUIT_NC):  # another SMTP client may follow
+                self._drop_message()
+                self._client = ""
+                self._macros.clear()
+                self._ended |= event.stage is MilterStage.QUIT
         return []
 
-    async def _add_content(
-        self, event: MilterHeaderField | MilterBody | MilterBodyEnd, options: MilterOptions
-    ) -> Sequence[bytes]:
+    async def _add_content(self, event: MilterHeaderField | MilterBody, options: MilterOptions) -> Sequence[bytes]:
         message = self._message_with_content()
         if isinstance(event, MilterHeaderField):
             message.add_field(event.name, event.value)
@@ -200,39 +187,38 @@ class MilterSession(StreamConnection):
         if message.problem:
             self._parser.skips_header_fields = True  # of them there may be millions
             return [refusal(message.problem)]
-        if isinstance(event, MilterBodyEnd):
-            self._note_queue_id(self._macros_for(event))
+        if isinstance(event, MilterBody) and event.is_last:
+            self._note_queue_id(self._macros_for(b"E"))
             return await self._answer(message, options)
         return [SKIP] if message.is_full and MilterSteps.SKIP in options.steps else []
 
-    def _macros_for(self, event: MilterEvent) -> dict[str, str]:
+    def _macros_for(self, letter: bytes) -> dict[str, str]:
         """Return the macros that came for this command, which hold for no other one."""
-        return self._macros.pop(_STAGES[type(event)], {})
+        return self._macros.pop(letter, {})
 
     def _note_queue_id(self, macros: Mapping[str, str]) -> None:
         self._queue_id = _printable(macros.get(_QUEUE_ID, "")) or self._queue_id
 
-    def _begin_message(self, event: MilterMail, options: MilterOptions) -> None:
+    def _begin_message(self, sender: str, options: MilterOptions) -> None:
         self._drop_message()
-        macros = self._macros_for(event)
+        macros = self._macros_for(b"M")
         self._user = _printable(macros.get(_USER, ""))
         self._note_queue_id(macros)
         self._message = MilterContent(
-            _address(event.sender),
+            _address(sender),
             self._listener.service.limits.max_message_bytes,
             self._listener.service.bytes_in_flight,
             has_leading_space=MilterSteps.HDR_LEADSPC in options.steps,
         )
 
-    def _add_recipient(self, event: MilterRecipient) -> None:
+    def _add_recipient(self, given: str) -> None:
         if self._message is None:
             raise _ProtocolBroken("RCPT came before MAIL")
         # Postfix completes an address in the macro; Sendmail leaves only the user of a local one there.
-        macros = self._macros_for(event)
+        macros = self._macros_for(b"R")
         self._note_queue_id(macros)
         completed = macros.get(_RECIPIENT, "")
-        address = completed if "@" in completed else _address(event.recipient)
-        self._message.add_recipient(address, event.recipient)
+        self._message.add_recipient(completed if "@" in completed else _address(given), given)
 
     def _message_with_content(self) -> MilterContent:
         """Return the message that has content now; its time begins with the first of it."""
@@ -243,13 +229,6 @@ class MilterSession(StreamConnection):
             limits = self._listener.service.limits
             self._content_deadline = asyncio.get_running_loop().time() + limits.message_timeout_seconds
         return message
-
-    def _end_session(self, *, reuses_connection: bool) -> None:
-        """End the session of one SMTP client; that of another one may follow."""
-        self._drop_message()
-        self._client = ""
-        self._macros.clear()
-        self._ended |= not reuses_connection
 
     def _drop_message(self) -> None:
         if self._message:

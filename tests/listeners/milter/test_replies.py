@@ -12,7 +12,6 @@ from nbstream.listeners.milter.codec import (
     DISCARD,
     PROGRESS,
     SKIP,
-    MacroStage,
     MilterActions,
     MilterOptions,
     MilterSteps,
@@ -34,8 +33,8 @@ OPTIONS = MilterOptions(6, MilterActions.ADDHDRS | MilterActions.SETSYMLIST, Mil
     [
         (negotiation(OPTIONS), b"\0\0\0\x0dO\0\0\0\6\0\0\1\1\0\x10\0\0"),
         (
-            negotiation(OPTIONS, {MacroStage.ENVFROM: "i {auth_authen}", MacroStage.EOM: "i"}),
-            b"\0\0\0\x27O\0\0\0\6\0\0\1\1\0\x10\0\0\0\0\0\2i {auth_authen}\0\0\0\0\5i\0",
+            negotiation(OPTIONS, ("i {auth_authen}", "i")),
+            b"\0\0\0\x27O\0\0\0\6\0\0\1\1\0\x10\0\0\0\0\0\0i {auth_authen}\0\0\0\0\1i\0",
         ),
         (CONTINUE, b"\0\0\0\1c"),
         (DISCARD, b"\0\0\0\1d"),
