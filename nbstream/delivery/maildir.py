@@ -77,6 +77,7 @@ class MaildirRoom:
 # threads.
 
 FOLDERS = ("tmp", "new", "cur")
+_UNFINISHED_SECONDS = 36 * 3600  # as the format of Maildirs says
 
 DISK_FULL_REPLY = SmtpReply(452, "4.3.1 Insufficient system storage")
 _delivery_numbers = itertools.count(1)  # one series for each process, as the format of Maildirs asks
@@ -158,6 +159,17 @@ def create_maildir(maildir: pathlib.Path) -> None:
     """Make the missing folders of the Maildir, open to their owner alone."""
     for name in FOLDERS:
         make_folder(maildir / name)
+
+
+def remove_unfinished(maildir: pathlib.Path) -> None:
+    """Remove what a process that was killed has left in ``tmp``: nobody writes one file for so long.
+
+    Raises ``OSError``.
+    """
+    until = time.time() - _UNFINISHED_SECONDS
+    for path in (maildir / "tmp").glob("*"):
+        if path.stat().st_mtime < until:
+            path.unlink(missing_ok=True)
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -53,6 +53,7 @@ from nbstream.threads import in_thread_if_large
 _PAUSES = 20  # between two looks, each as long as the last look took
 _SETTLED_NANOSECONDS = 1_000_000_000  # after a change, the time of a folder tells of the next one
 _RESERVED_SECONDS = 600.0  # for a file that is being written
+_USERS_OF_ALL = 8  # who fill the room of all: one user alone cannot
 
 _Key: TypeAlias = tuple[str, str, int]
 
@@ -113,10 +114,10 @@ class QuarantineIndex:
             self._look_if_changed()
             return QuarantineUsage(self._total, max(self._bytes.values(), default=0))
 
-    def reserve(self, files: dict[str, IndexedFile], max_bytes: int | None, max_user_bytes: int | None) -> bool:
+    def reserve(self, files: dict[str, IndexedFile], max_bytes: int | None) -> bool:
         """Count files, by name, that are about to be written; False, and nothing is, where they have no room.
 
-        Raises ``OSError``.
+        ``max_bytes`` is the room of all, None without a limit; one user has an eighth of it. Raises ``OSError``.
         """
         with self._lock:
             if time.monotonic() >= self._next_look:
@@ -124,10 +125,9 @@ class QuarantineIndex:
             for file in files.values():
                 self._count(file, 1)
             users = frozenset[str]().union(*(file.users for file in files.values()))
-            fits = (max_bytes is None or self._total <= max_bytes) and (
-                max_user_bytes is None or all(self._bytes[user] <= max_user_bytes for user in users)
-            )
-            if not fits:
+            if max_bytes is not None and (
+                self._total > max_bytes or any(self._bytes[user] > max_bytes // _USERS_OF_ALL for user in users)
+            ):
                 for file in files.values():
                     self._count(file, -1)
                 return False
@@ -244,17 +244,6 @@ class QuarantineFile:
     in_doubt: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionResult:
-    """How many messages are left, how many were removed, and why the first of the others could not be removed."""
-
-    remaining: int
-    removed: int
-    problem: str = ""
-
-
-QuarantineTransition: TypeAlias = Callable[[QuarantineFile], QuarantineFile]
-
 QuarantinePart: TypeAlias = tuple[QuarantineNote, bytes, bytes]
 """What becomes one file: its note, the fields with LF line ends that go on top of the message, and the message."""
 
@@ -312,11 +301,9 @@ class Quarantine:
 
     async def _reserve(self, files: dict[str, IndexedFile]) -> bool:
         """Return whether there is room for files, by their names, which is reserved then."""
-        limits = self._section.max_bytes, self._section.max_user_bytes
+        loop, limit = asyncio.get_running_loop(), self._section.max_bytes
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._accounting, self._index.reserve, files, *limits
-            )
+            return await loop.run_in_executor(self._accounting, self._index.reserve, files, limit)
         except OSError as error:
             raise RelayUnavailable(f"cannot read the quarantine: {error}") from error
 
@@ -392,22 +379,24 @@ class Quarantine:
         ``on_swept`` is called with how many messages are left, how many were removed, and the room that is taken.
         Raises ``InputError`` where one of them cannot be removed.
         """
-        result: RetentionResult | None = None
-        while result is None or result.removed == _MESSAGES_PER_STEP:
-            result = await asyncio.to_thread(self.remove_expired)
-            on_swept(result.remaining, result.removed, await asyncio.to_thread(self.usage))
-            if result.removed:
-                fields = event_fields(removed=result.removed, held=result.remaining, days=self._section.days)
+        problem, removed = "", _MESSAGES_PER_STEP
+        while removed == _MESSAGES_PER_STEP:
+            remaining, removed, problem = await asyncio.to_thread(self._remove_expired)
+            on_swept(remaining, removed, await asyncio.to_thread(self.usage))
+            if removed:
+                fields = event_fields(removed=removed, held=remaining, days=self._section.days)
                 _log.info("quarantine: expired messages removed", extra=fields)
-        if result.problem:
-            raise InputError(result.problem)
+        if problem:
+            raise InputError(problem)
 
-    def remove_expired(self) -> RetentionResult:
+    def _remove_expired(self) -> tuple[int, int, str]:
         """Remove some of the messages that are older than the days of the section; None removes nothing.
 
+        Return how many messages are left, how many were removed, and why the first of the others could not be.
         Raises ``InputError``.
         """
         days = self._section.days
+        maildir.remove_unfinished(self._path)
         messages = self.messages()
         until = time.time() - days * _DAY_SECONDS if days is not None else 0.0
         removed, problem = 0, ""
@@ -422,7 +411,7 @@ class Quarantine:
                 continue  # it is being released
             except (InputError, OSError) as error:
                 problem = problem or str(error)  # the messages after it are removed all the same
-        return RetentionResult(len(messages) - removed, removed, problem)
+        return len(messages) - removed, removed, problem
 
 
 def _message_at(path: pathlib.Path) -> QuarantineFile | None:
@@ -461,29 +450,42 @@ def locked(message: QuarantineFile) -> Iterator[None]:
 
 
 def mark_in_doubt(message: QuarantineFile) -> QuarantineFile:
-    """Mark the message, durably, as being handed over, so that nobody delivers it again unknowingly."""
+    """Mark the message, durably, as being handed over, so that nobody delivers it again unknowingly.
+
+    Raises ``NotReleased``.
+    """
     return _move(
         message, message.path.parent.parent / "cur" / f"{message.path.name.partition(':')[0]}:2,P", in_doubt=True
     )
 
 
 def mark_waiting(message: QuarantineFile) -> QuarantineFile:
-    """Mark the message, durably, as not taken by the next hop."""
+    """Mark the message, durably, as not taken by the next hop. Raises ``NotReleased``."""
     return _move(message, message.path.parent.parent / "new" / message.path.name.partition(":")[0], in_doubt=False)
 
 
 def remove(message: QuarantineFile) -> None:
-    """Remove the file of the message, durably; whoever does has locked it. Raises ``OSError``."""
-    message.path.unlink()
-    sync_folder(message.path.parent)
+    """Remove the file of the message, durably; whoever does has locked it. Raises ``NotReleased``."""
+    with _changing():
+        message.path.unlink()
+        sync_folder(message.path.parent)
 
 
 def _move(message: QuarantineFile, path: pathlib.Path, *, in_doubt: bool) -> QuarantineFile:
     if path != message.path:
-        message.path.rename(path)
-        for folder in (path.parent, message.path.parent):
-            sync_folder(folder)
+        with _changing():
+            message.path.rename(path)
+            for folder in (path.parent, message.path.parent):
+                sync_folder(folder)
     return QuarantineFile(message.id, message.at, path, in_doubt)
+
+
+@contextmanager
+def _changing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise NotReleased(f"its file cannot be changed: {error}") from error
 
 
 def read_message(message: QuarantineFile, max_bytes: int = -1) -> tuple[QuarantineNote, bytes]:
@@ -511,12 +513,6 @@ def read_note(message: QuarantineFile) -> QuarantineNote:
     """Return the note alone. Raises ``InputError``."""
     with _open_file(message) as file:
         return _read_note(message, file)
-
-
-def read_subject(message: QuarantineFile) -> tuple[QuarantineNote, str]:
-    """Return the note and the subject. Only the beginning of the message is read. Raises ``InputError``."""
-    note, texts = read_header_texts(message, ("subject",))
-    return note, texts["subject"]
 
 
 def read_header_texts(message: QuarantineFile, names: Collection[str]) -> tuple[QuarantineNote, Mapping[str, str]]:

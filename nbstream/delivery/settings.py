@@ -189,12 +189,9 @@ class QuarantineSettings(Section):
     """A message is removed after this many days; ``null`` keeps it for ever."""
 
     max_bytes: ByteCount | None = 4 << 30
-    """The room of the quarantine. A message for which there is none gets 452. ``null`` sets no
-    limit.
+    """The room of the quarantine, of which one user has an eighth. A message for which there is none gets 452.
+    ``null`` sets no limit.
     """
-
-    max_user_bytes: ByteCount | None = 512 << 20
-    """The room of the messages that wait for one user. ``null`` sets no limit."""
 
     def folder(self, state_dir: Path) -> Path:
         """Return the Maildir of the quarantine. By default it is in ``state_dir``."""

@@ -108,7 +108,7 @@ class DeliveryMetrics:
         self._quarantine_bytes = Gauge(
             "nbstream_quarantine_bytes",
             "Bytes in the quarantine, updated once a minute: all messages (all), and those of the user with most "
-            "(largest_user). See quarantine.max_bytes and max_user_bytes.",
+            "(largest_user). See quarantine.max_bytes.",
             ["of"],
             registry=registry.counts,
             multiprocess_mode="mostrecent",

@@ -54,7 +54,7 @@ async def release_message(
     transaction = await next_hop.begin(envelope.sender)
     try:
         await _send_recipients(transaction, recipients)
-        marked = await asyncio.to_thread(_apply_transition, quarantine.mark_in_doubt, message)
+        marked = await asyncio.to_thread(quarantine.mark_in_doubt, message)
     except BaseException:
         await transaction.abort()
         raise
@@ -65,10 +65,10 @@ async def release_message(
     reply = replies.single
     if not reply.accepted:
         if not message.in_doubt:  # a refusal now does not say that it was not delivered before
-            await asyncio.to_thread(_apply_transition, quarantine.mark_waiting, marked)
+            await asyncio.to_thread(quarantine.mark_waiting, marked)
         raise RelayRefused(reply.code, reply.text)
     waiting = await _write_file_for(others, marked) if others else None
-    await asyncio.to_thread(_apply_transition, _remove_file, marked)
+    await asyncio.to_thread(quarantine.remove, marked)
     return waiting
 
 
@@ -90,18 +90,6 @@ async def _send_recipients(transaction: Transaction, recipients: Sequence[SmtpPa
         reply = await transaction.rcpt(recipient)
         if not reply.accepted:
             raise RelayRefused(reply.code, reply.text)
-
-
-def _remove_file(message: QuarantineFile) -> QuarantineFile:
-    quarantine.remove(message)
-    return message
-
-
-def _apply_transition(transition: quarantine.QuarantineTransition, message: QuarantineFile) -> QuarantineFile:
-    try:
-        return transition(message)
-    except OSError as error:
-        raise NotReleased(f"its file cannot be changed: {error}") from error
 
 
 # The release of quarantined mail as a whole, for every place where a person may ask for it.
@@ -168,14 +156,8 @@ class QuarantineReleaser:
 # of the message: whoever shows them makes them harmless, in the way that a terminal or a browser needs.
 
 _SHOWN_FIELDS = ("from", "to", "cc", "date", "subject")
-
-
 _SHOWN_CHARACTERS = 20_000
-
-
 _SHOWN_TYPES = frozenset({"text/plain", "text/html"})
-
-
 _TAG = re.compile(r"<[!/?a-zA-Z][^>]*")
 
 

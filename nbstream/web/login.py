@@ -87,8 +87,11 @@ class Login:
         sources = failure_sources(peer, fields, self.allow_from)
         method = "link" if "link" in form else "password"
         try:
+            if method == "link":  # which is used up by a look at it
+                await self._count_login(next(iter(sources)))
             who = await area.authenticator.identify(form, client, sources)
-            await self._count_login(next(iter(sources)))
+            if method == "password":
+                await self._count_login(next(iter(sources)))
         except PageRefused as refused:
             area.metrics.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.

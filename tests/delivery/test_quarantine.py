@@ -181,11 +181,26 @@ async def test_a_message_that_cannot_be_removed_is_reported_and_the_others_are_r
     stuck.path.unlink()
     stuck.path.mkdir()
 
-    result = folder.remove_expired()
+    counts_seen: list[tuple[int, int, QuarantineUsage]] = []
 
-    assert (result.remaining, result.removed) == (1, 1)
-    assert str(stuck.path) in result.problem
+    with pytest.raises(InputError, match=str(stuck.path)):
+        await folder.sweep(lambda *counts: counts_seen.append(counts))
+
+    assert counts_seen[0][:2] == (1, 1)
     assert not old.path.exists()
+
+
+async def test_what_a_killed_process_has_not_finished_is_removed(tmp_path: pathlib.Path) -> None:
+    folder = Quarantine(tmp_path)
+    await put(folder)
+    abandoned, begun = tmp_path / "tmp" / "abandoned", tmp_path / "tmp" / "begun"
+    for path in (abandoned, begun):
+        path.write_bytes(b"half a mess")
+    os.utime(abandoned, (0, 0))
+
+    await folder.sweep(lambda *_: None)
+
+    assert [path for path in (abandoned, begun) if path.exists()] == [begun]
 
 
 # Files are written all or none

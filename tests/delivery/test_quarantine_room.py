@@ -21,7 +21,7 @@ from nbstream.delivery.settings import QuarantineSettings
 
 NO_ROOM = SmtpReply(452, "4.3.1 Insufficient system storage")
 LARGE = b"Subject: x\r\n\r\n" + b"an attachment of some size\r\n" * 40_000  # 1.1 MB
-SMALL = b"Subject: x\r\n\r\nhello\r\n"
+SMALL, BLOCK = b"Subject: x\r\n\r\nhello\r\n", 4096
 
 
 def part(content: bytes, *recipients: str, message_id: str = "a" * 24) -> QuarantinePart:
@@ -36,7 +36,7 @@ def disk_bytes(folder: pathlib.Path) -> int:
 
 def counted_bytes(folder: pathlib.Path) -> int:
     """What the files count, in blocks."""
-    return sum(-(-path.stat().st_size // 4096) * 4096 for path in folder.rglob("*") if path.is_file())
+    return sum(-(-path.stat().st_size // BLOCK) * BLOCK for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.mark.parametrize("failing", range(1, 4))
@@ -64,45 +64,43 @@ async def test_a_message_without_room_in_all_is_put_off_and_nothing_that_waits_i
     tmp_path: pathlib.Path,
 ) -> None:
     refusals: list[None] = []
-    section = QuarantineSettings(max_bytes=3_000_000)
+    section = QuarantineSettings(max_bytes=8 * BLOCK)
     folder = Quarantine(tmp_path, section, on_full=lambda: refusals.append(None))
-    others = [LARGE.replace(b"some", str(number).encode() * 4) for number in range(3)]
-    for number in (0, 1):
-        assert await folder.write([part(others[number], "ann@example.org")]) is None
+    for number in range(8):
+        assert await folder.write([part(SMALL, f"user{number}@example.org")]) is None
     before = folder.messages()
 
-    assert await folder.write([part(others[2], "cid@example.org")]) == NO_ROOM
+    assert await folder.write([part(SMALL, "cid@example.org")]) == NO_ROOM
 
     assert folder.messages() == before
     assert len(refusals) == 1
     assert folder.usage().total == counted_bytes(tmp_path)
     quarantine.remove(before[1])
-    assert await Quarantine(tmp_path, section).write([part(others[2], "cid@example.org")]) is None
+    assert await Quarantine(tmp_path, section).write([part(SMALL, "cid@example.org")]) is None
 
 
 async def test_a_message_without_room_for_one_of_its_users_is_put_off_for_all_spellings_of_them(
     tmp_path: pathlib.Path,
 ) -> None:
-    section = QuarantineSettings(max_user_bytes=3_000_000)
+    section = QuarantineSettings(max_bytes=16 * BLOCK)
     folder = Quarantine(tmp_path, section, user_of=lambda address: address.lower().replace("+shop", ""))
     for recipient in ("ann@example.org", "Ann+shop@example.org"):
-        assert await folder.write([part(LARGE, recipient)]) is None
+        assert await folder.write([part(SMALL, recipient)]) is None
 
     for recipients in (["ANN@example.org"], ["bob@example.org", "ann@example.org"]):
-        assert await folder.write([part(LARGE, *recipients)]) == NO_ROOM
-    assert await folder.write([part(LARGE, "bob@example.org")]) is None
-    assert folder.usage() == QuarantineUsage(counted_bytes(tmp_path), folder.usage().largest_user)
-    assert 2_000_000 < folder.usage().largest_user < 3_000_000
+        assert await folder.write([part(SMALL, *recipients)]) == NO_ROOM
+    assert await folder.write([part(SMALL, "bob@example.org")]) is None
+    assert folder.usage() == QuarantineUsage(counted_bytes(tmp_path), 2 * BLOCK)
 
 
 async def test_messages_at_the_same_time_do_not_go_over_the_limit_together(tmp_path: pathlib.Path) -> None:
-    folder = Quarantine(tmp_path, QuarantineSettings(max_bytes=3_000_000))
-    contents = [LARGE.replace(b"some", f"{number:04}".encode()) for number in range(20)]
+    folder = Quarantine(tmp_path, QuarantineSettings(max_bytes=8 * BLOCK))
+    parts = [part(SMALL, f"user{number}@example.org") for number in range(20)]
 
-    replies = await asyncio.gather(*(folder.write([part(content, "ann@example.org")]) for content in contents))
+    replies = await asyncio.gather(*(folder.write([message]) for message in parts))
 
-    assert replies.count(None) == 2
-    assert disk_bytes(tmp_path) <= 3_000_000
+    assert replies.count(None) == 8
+    assert disk_bytes(tmp_path) <= 8 * BLOCK
 
 
 async def test_the_room_is_counted_again_by_whoever_opens_the_quarantine(tmp_path: pathlib.Path) -> None:

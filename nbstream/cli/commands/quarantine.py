@@ -50,11 +50,11 @@ async def run(options: argparse.Namespace, output: Output) -> None:
 def _list_messages(waiting: Quarantine, output: Output) -> None:
     for entry in waiting.messages():
         try:
-            note, subject = quarantine.read_subject(entry)
+            note, texts = quarantine.read_header_texts(entry, ("subject",))
         except InputError as error:
             output.fail(error)
         else:
-            output.show(_describe(entry, note, subject), _members(entry, note, subject))
+            output.show(_describe(entry, note, texts["subject"]), _members(entry, note, texts["subject"]))
 
 
 def _members(entry: QuarantineFile, note: QuarantineNote, subject: str) -> dict[str, object]:
