@@ -6,9 +6,7 @@ import itertools
 import json
 import os
 import re
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from tests.harness.programs import needs_root
 
 LARGEST = 1_100_000
 LIMITS = {"max_message_bytes": LARGEST}
-LINE = b"word " * 19 + b"word\n"
 _numbers = itertools.count(1)
 
 
@@ -39,7 +36,6 @@ def settings_of_guide(folder: Path) -> dict[str, object]:
     text = (PIECES / "nbstream.yaml").read_text()
     text = text.replace("/run/nbstream", f"{folder}/nbstream").replace("group=vmail", "group=nogroup")
     piece = yaml.safe_load(text.replace("[vmail]", "[nobody]"))
-    piece["listeners"]["dovecot"]["spool_max_bytes"] = LARGEST + (16 << 20)
     return {
         **piece["listeners"],
         "smtp": {"listen": f"127.0.0.1:{free_port()}"},
@@ -68,36 +64,6 @@ class Site:
     def errors(self, lines: int) -> list[str]:
         """The errors and warnings that Dovecot has logged after so many lines."""
         return [line for line in self.dovecot.log.splitlines()[lines:] if "Error:" in line or "Warning:" in line]
-
-    def refused(self) -> int:
-        """How many messages the spool has refused since the daemon was started."""
-        return int(self.daemon.metric('nbstream_spool_messages_total{outcome="refused"}'))
-
-    def before(self) -> tuple[int, int, int]:
-        """The spam that the model knows, what was refused, and the lines of Dovecot's log, up to now."""
-        return self.learned("spam"), self.refused(), len(self.dovecot.log.splitlines())
-
-    def teach_junk(self) -> None:
-        """Teach the whole folder once more, as the guide says where Dovecot has logged an error."""
-        password = self.dovecot.folder / "password"
-        password.write_text("secret\n")
-        junk = f"imap://ann@127.0.0.1:{self.dovecot.port}/Junk"
-        options = ("--password-file", password, "-c", self.settings)
-        result = command("learn", "spam", "--imap", junk, *options)
-        assert result.returncode == 0, result.stderr
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        """Without the daemon, which is started again at the end."""
-        assert self.daemon.stop() == 0
-        self.daemon.kill()
-        yield
-        self.daemon = DaemonProcess(self.settings).ready()
-
-    @property
-    def redis(self) -> int:
-        """The process of the embedded Redis."""
-        return int((self.state / "redis.server").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -159,40 +125,6 @@ def test_a_refusal_is_an_error_in_dovecot_s_log_and_the_message_moves_all_the_sa
     site.dovecot.move("INBOX", "Junk")
     assert site.dovecot.count("Junk") == 1
     wait_until(lambda: any("failed to execute to program" in line for line in site.errors(lines)))
-
-
-def assert_nothing_is_lost(site: Site, moved: int, spam: int, refused_before: int, lines: int) -> None:
-    """All messages were moved, what was not refused is learned, and teaching the folder adds the others alone.
-
-    What follows ``moved`` is from before that.
-    """
-    refused = site.refused() - refused_before
-    assert site.dovecot.count("Junk") == moved
-    assert 0 < refused < moved
-    errors = [line for line in site.errors(lines) if "failed to execute to program" in line]
-    assert len(errors) == refused, "one line for each of them"
-    wait_until(lambda: site.learned("spam") == spam + moved - refused)
-    site.teach_junk()
-    wait_until(lambda: site.learned("spam") == spam + moved)
-
-
-def test_a_spool_of_the_largest_size_refuses_and_takes_again_and_the_folder_is_taught_once_more(
-    site: Site,
-) -> None:
-    before, moved = site.before(), 24
-    site.dovecot.put("INBOX", *(message(LINE * 10_000) for _ in range(moved)))
-    os.kill(site.redis, signal.SIGSTOP)
-    try:
-        site.dovecot.move("INBOX", "Junk")
-        assert site.waiting == moved - (site.refused() - before[1])
-    finally:
-        os.kill(site.redis, signal.SIGCONT)
-
-    assert_nothing_is_lost(site, moved, *before)
-    spam = site.learned("spam")
-    site.dovecot.put("INBOX", message())
-    site.dovecot.move("INBOX", "Junk")
-    wait_until(lambda: site.learned("spam") == spam + 1)
 
 
 def test_without_the_socket_the_program_of_the_same_name_runs(site: Site) -> None:

@@ -49,7 +49,7 @@ def test_nbstream_uses_no_command_that_its_user_may_not_use(deployed: DeployedSe
     config = deployed.write_settings(
         tmp_path / "mail1",
         "model: {max_tokens: 10000, min_learned: 1}\nautolearn: {ham: 0.02, spam: 0.99}\n",
-        "  stream: {claim_seconds: 1}\n",
+        "  stream: {}\n",
     )
     corpus = write_corpus(tmp_path / "corpus", 30)
     export = tmp_path / "model.gz"

@@ -35,7 +35,7 @@ def write_settings(folder: Path, cluster: ClusterSet, redis: str = "wait_replica
     file.write_text(
         f"state_dir: {folder / 'state'}\n"
         f"redis: {{cluster: [{', '.join(cluster.addresses)}], timeout_seconds: 2, {redis}}}\n"
-        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}, stream: {claim_seconds: 1}}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}, stream: {}}\n"
         "log: {format: json}\n"
     )
     return file

@@ -104,7 +104,7 @@ def test_every_command_works_and_two_workers_answer_a_stream(
     succeed("undo", "-c", config, "--since", "1h", "--yes")
     assert servers.learned() == 0
 
-    listeners = "workers: 2\nlisteners: {smtp: null, http: {listen: '127.0.0.1:0'}, stream: {claim_seconds: 2}}"
+    listeners = "workers: 2\nlisteners: {smtp: null, http: {listen: '127.0.0.1:0'}, stream: {}}"
     with DaemonProcess(configure(tmp_path, servers.setting, more=listeners)):
         for number in range(60):
             label = ("label", "spam" if number % 2 else "ham")

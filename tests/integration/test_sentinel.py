@@ -18,7 +18,7 @@ def write_settings(folder: Path, servers: SentinelSet, redis: str = "wait_replic
     file.write_text(
         f"state_dir: {folder / 'state'}\n"
         f"redis: {{sentinels: [{sentinels}], service: {SERVICE}, timeout_seconds: 2, {redis}}}\n"
-        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}, stream: {claim_seconds: 1}}\n"
+        "listeners: {smtp: {listen: 127.0.0.1:0}, http: {listen: 127.0.0.1:0}, stream: {}}\n"
         "log: {format: json}\n"
     )
     return file

@@ -33,7 +33,7 @@ class Workers:
         config = self._folder / f"{name}.yaml"
         config.write_text(
             f"state_dir: {self._folder / name}\nredis: {{url: '{self._server.url}'}}\n"
-            "listeners: {smtp: null, http: {listen: '127.0.0.1:0'}, stream: {claim_seconds: 2}}\n"
+            "listeners: {smtp: null, http: {listen: '127.0.0.1:0'}, stream: {}}\n"
             f"log: {{format: json}}\nmodel: {{min_learned: 0}}\n{text}\n"
         )
         return self._stack.enter_context(DaemonProcess(config))

@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from nbstream.bayes.columns import CLASSES
-from nbstream.listeners.stream.queue import StreamQueue, StreamQueueOptions
+from nbstream.listeners.stream.queue import StreamQueue
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.sender_lists import ListKind
 from nbstream.store import lua
@@ -116,8 +116,7 @@ async def sender_list(client: Redis) -> None:
 
 
 async def queue(client: Redis) -> None:
-    options = StreamQueueOptions(claim_seconds=0.0, tries=2)
-    one, other = StreamQueue(client, client, KEYS, options), StreamQueue(client, client, KEYS, options)
+    one, other = (StreamQueue(client, client, KEYS, claim_seconds=0.0, tries=2) for _ in range(2))
     await one.open()
     fields: dict[Any, Any] = {"id": "1", "text": "hello"}
     for _ in range(2):

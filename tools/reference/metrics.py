@@ -21,8 +21,8 @@ from nbstream.filter import FilterPolicy
 from nbstream.filter.metrics import AutolearnGauges, ModelGauges
 from nbstream.filter.own_models.metrics import OwnModelMetrics
 from nbstream.filter.own_models.store import OwnModels
-from nbstream.listeners.dovecot.metrics import SpoolMetrics
-from nbstream.listeners.stream.metrics import StreamMetrics
+from nbstream.listeners.dovecot.learner import SpoolMetrics
+from nbstream.listeners.stream.listener import StreamMetrics
 from nbstream.policy.thresholds import PrequentialScores, ThresholdPolicy
 from nbstream.store.connection import Primary
 from nbstream.store.follower.counts import FollowedCounts

@@ -16,7 +16,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, Strict, ValidationInfo
 from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.correspondents.settings import CorrespondentsSettings
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
-from nbstream.listeners.dovecot.settings import DovecotListenerSettings
+from nbstream.listeners.dovecot import DovecotListenerSettings
 from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
 from nbstream.listeners.milter import MilterListenerSettings
 from nbstream.listeners.smtp.settings import LmtpListenerSettings, SmtpListenerSettings
@@ -42,7 +42,6 @@ from nbstream.store.settings import MemorySettings, ModelSettings, RedisSettings
 from nbstream.web.users.settings import DigestSettings, UserPageSettings
 
 _KEPT_SHARE = 2 / 3  # of memory.hours: people have days to move a message, and it is still remembered then
-_OTHER_STATE_BYTES = 16 << 20  # of the file in which the spool is: for its other tables
 
 
 class ListenersSettings(Section):
@@ -217,16 +216,6 @@ class Settings(Section):
                 problems.append(((name, "listen"), f"must be another address than that of {other}", str(address)))
         if problems:
             raise located_error(problems)
-        return value
-
-    @field_validator("listeners")
-    @classmethod
-    def _spool_has_room_for_one(cls, value: ListenersSettings, info: ValidationInfo) -> ListenersSettings:
-        limits, dovecot = info.data.get("limits"), value.dovecot
-        least = limits.max_message_bytes + _OTHER_STATE_BYTES if limits else 0
-        if dovecot and dovecot.spool_max_bytes < least:
-            text = f"must be at least limits.max_message_bytes and 16 MiB more ({least})"
-            raise located_error([(("dovecot", "spool_max_bytes"), text, dovecot.spool_max_bytes)])
         return value
 
     @field_validator("relay")

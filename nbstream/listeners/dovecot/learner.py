@@ -19,6 +19,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from prometheus_client import Counter, Gauge, Histogram
+
 from nbstream.errors import CountsFull, StoreUnavailable
 from nbstream.listeners.dovecot.spool import measure_backlog
 from nbstream.logs import event_fields
@@ -28,8 +30,8 @@ from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.file_locks import FileLock
-    from nbstream.listeners.dovecot.metrics import SpoolMetrics
-    from nbstream.listeners.dovecot.spool import Spool, SpoolEntry
+    from nbstream.listeners.dovecot.spool import Spool, SpoolBacklog, SpoolEntry
+    from nbstream.metrics import MetricsRegistry
     from nbstream.server.message_service import MessageService
 
 _log = logging.getLogger(__name__)
@@ -37,6 +39,74 @@ _log = logging.getLogger(__name__)
 MAX_TRIES = 3
 _POLL_SECONDS = 0.5  # until a message is seen that another worker has accepted, or a lock that was given back
 _PUT_BACK_SECONDS = 2.0  # on a disk that hangs, when the daemon ends
+_OUTCOMES = ("spooled", "refused", "learned", "failed")
+_SECONDS = (0.1, 1, 10, 60, 600, 3600, 86400)
+
+
+class SpoolMetrics:
+    """Counts what goes into the spool and out of it.
+
+    The names of metrics are a contract; they are exported only where the listener is configured.
+    """
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._messages = Counter(
+            "nbstream_spool_messages",
+            "Spooled messages, by outcome: spooled, refused (the spool is full or the disk fails), learned, "
+            "failed (set aside). Only with listeners.dovecot.",
+            ["outcome"],
+            registry=registry.counts,
+        )
+        for outcome in _OUTCOMES:
+            self._messages.labels(outcome)
+        self._delay = Histogram(
+            "nbstream_spool_delay_seconds",
+            "Seconds between spooling a message and learning it. Only with listeners.dovecot.",
+            registry=registry.counts,
+            buckets=_SECONDS,
+        )
+        self._waiting = self._gauge(
+            registry, "waiting", "Messages waiting in the spool. Only with listeners.dovecot."
+        )
+        self._oldest = self._gauge(
+            registry,
+            "oldest_seconds",
+            "Seconds that the oldest spooled message has been waiting; 0 if there is none. Only with "
+            "listeners.dovecot.",
+        )
+        self._failed = self._gauge(
+            registry,
+            "failed",
+            "Messages set aside because they could not be learned. Only with listeners.dovecot.",
+        )
+
+    @staticmethod
+    def _gauge(registry: MetricsRegistry, name: str, text: str) -> Gauge:
+        # One worker measures; when it has ended, another one does.
+        return Gauge(f"nbstream_spool_{name}", text, registry=registry.counts, multiprocess_mode="livemostrecent")
+
+    def spooled(self) -> None:
+        """Count a message that is in the spool."""
+        self._messages.labels("spooled").inc()
+
+    def spool_refused(self) -> None:
+        """Count a message that was not taken."""
+        self._messages.labels("refused").inc()
+
+    def learned_from_spool(self, seconds: float) -> None:
+        """Count a message that was learned so many seconds after it had come."""
+        self._messages.labels("learned").inc()
+        self._delay.observe(seconds)
+
+    def set_aside(self) -> None:
+        """Count a message that was set aside."""
+        self._messages.labels("failed").inc()
+
+    def backlog_measured(self, backlog: SpoolBacklog) -> None:
+        """Note how much waits."""
+        self._waiting.set(backlog.waiting)
+        self._oldest.set(backlog.oldest_seconds(time.time()))
+        self._failed.set(backlog.failed)
 
 
 class SpoolLearner:

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.listeners.dovecot.codec import ACCEPTED, REFUSED, ScriptParser, ScriptRefusal, ScriptRequest
-from nbstream.listeners.dovecot.learner import SpoolLearner
+from nbstream.listeners.dovecot.learner import SpoolLearner, SpoolMetrics
 from nbstream.listeners.dovecot.spool import SpooledFeedback
 from nbstream.logs import event_fields
 from nbstream.mail.lines import is_blank
@@ -33,7 +33,6 @@ from nbstream.system_users import actor_of_system_user, peer_user
 if TYPE_CHECKING:
     import socket
 
-    from nbstream.listeners.dovecot.metrics import SpoolMetrics
     from nbstream.listeners.dovecot.spool import Spool
     from nbstream.server.background import BackgroundTasks
     from nbstream.server.message_service import MessageService

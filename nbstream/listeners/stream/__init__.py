@@ -5,9 +5,7 @@ Here are its settings, what ``nbstream doctor`` sees of it in Redis, and its ent
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from nbstream.findings import ok, problem, warning
 from nbstream.server.listener import Listener, ListenerContext, ListenerEntry
@@ -38,9 +36,6 @@ STREAM_READ = ok("listener.stream", "The stream {key} is being read; {pending} e
 class StreamListenerSettings(Section):
     """The listener for programs that use Redis. It has no address. A message has at most 10 MiB."""
 
-    claim_seconds: Annotated[float, Field(ge=1, le=86400, allow_inf_nan=False)] = 60
-    """Another worker takes over the entries of a worker that was silent for this long."""
-
 
 async def examine_stream(client: Redis, keys: ModelKeys) -> Sequence[Finding]:
     """See whether the stream of programs is read, and whether entries were given up.
@@ -63,24 +58,13 @@ async def examine_stream(client: Redis, keys: ModelKeys) -> Sequence[Finding]:
     return findings
 
 
-def _make(section: StreamListenerSettings, context: ListenerContext) -> Listener:
-    from nbstream.listeners.stream.listener import StreamListener  # noqa: PLC0415 - as above
-    from nbstream.listeners.stream.metrics import StreamMetrics  # noqa: PLC0415 - as above
-    from nbstream.listeners.stream.queue import StreamQueue, StreamQueueOptions  # noqa: PLC0415 - as above
+def _make(_: StreamListenerSettings, context: ListenerContext) -> Listener:
+    from nbstream.listeners.stream.listener import StreamListener, StreamMetrics  # noqa: PLC0415 - as above
+    from nbstream.listeners.stream.queue import StreamQueue  # noqa: PLC0415 - as above
 
-    queue = StreamQueue(
-        context.client,
-        context.blocking_client,
-        context.keys,
-        StreamQueueOptions(claim_seconds=section.claim_seconds, timeout_seconds=context.redis_timeout_seconds),
-    )
-    return StreamListener(
-        queue,
-        section.claim_seconds,
-        context.message_service,
-        context.background,
-        StreamMetrics(context.registry),
-    )
+    clients = context.client, context.blocking_client
+    queue = StreamQueue(*clients, context.keys, context.redis_timeout_seconds)
+    return StreamListener(queue, context.message_service, context.background, StreamMetrics(context.registry))
 
 
 STREAM = ListenerEntry("stream", _make, examine=examine_stream, counts_connections=False, teaches_by_address=False)

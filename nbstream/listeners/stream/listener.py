@@ -18,6 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from prometheus_client import Counter, Gauge
+
 from nbstream import errors
 from nbstream.errors import NbstreamError, StoreUnavailable, table_row
 from nbstream.listeners.stream import codec as wire
@@ -32,9 +34,9 @@ if TYPE_CHECKING:
     import socket
 
     from nbstream.filter import Check, FeedbackOutcome
-    from nbstream.listeners.stream.metrics import StreamMetrics
-    from nbstream.listeners.stream.queue import QueueEntry, StreamQueue
+    from nbstream.listeners.stream.queue import QueueBacklog, QueueEntry, StreamQueue
     from nbstream.mail.message import Message
+    from nbstream.metrics import MetricsRegistry
     from nbstream.server.background import BackgroundTasks
     from nbstream.server.message_service import MessageHandler, MessageService
     from nbstream.server.runtime import Runtime
@@ -43,20 +45,60 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _RENEW_SECONDS = 2.0
+_OUTCOMES = ("answered", "refused", "repeated", "claimed", "dead", "lost")
 
 Result = TypeVar("Result")
+
+
+class StreamMetrics:
+    """Counts what the stream listener alone does, beside what all listeners count in ``DeliveryMetrics``.
+
+    The names of metrics are a contract; they are exported only where the listener is configured.
+    """
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._entries = Counter(
+            "nbstream_stream_entries",
+            "Stream entries, by outcome: answered, refused (with an error), repeated (already answered by "
+            "another worker), claimed (taken over), dead (set aside), lost (removed by others). Only with "
+            "listeners.stream.",
+            ["outcome"],
+            registry=registry.counts,
+        )
+        self._lag = Gauge(
+            "nbstream_stream_lag",
+            "Entries not yet given to a worker. Only with listeners.stream.",
+            registry=registry.counts,
+            multiprocess_mode="livemostrecent",
+        )
+        self._pending = Gauge(
+            "nbstream_stream_pending",
+            "Entries given to a worker and not yet answered. Only with listeners.stream.",
+            registry=registry.counts,
+            multiprocess_mode="livemostrecent",  # each process measures the same stream
+        )
+        for outcome in _OUTCOMES:
+            self._entries.labels(outcome)
+
+    def entry_finished(self, outcome: str) -> None:
+        """Count what became of one entry."""
+        self._entries.labels(outcome).inc()
+
+    def backlog_measured(self, backlog: QueueBacklog) -> None:
+        """Note how many entries are waiting."""
+        self._lag.set(backlog.lag)
+        self._pending.set(backlog.pending)
 
 
 class StreamListener:
     """Answers the entries of a queue until ``drain`` or the cancellation of ``run``.
 
-    ``claim_seconds`` is that of the queue. ``max_in_flight`` entries are active at most.
+    ``max_in_flight`` entries are active at most.
     """
 
-    def __init__(  # noqa: PLR0913 - what a stream has beside the others are its two bounds
+    def __init__(
         self,
         queue: StreamQueue,
-        claim_seconds: float,
         message_service: MessageService,
         background: BackgroundTasks,
         observer: StreamMetrics,
@@ -65,7 +107,6 @@ class StreamListener:
         max_in_flight: int = 16,
     ) -> None:
         self._queue = queue
-        self._claim_seconds = claim_seconds
         self._max_message_bytes = max_message_bytes
         self._max_in_flight = max_in_flight
         self._message_service = message_service
@@ -85,8 +126,9 @@ class StreamListener:
         """Begin to answer entries; the listener has no sockets."""
         assert not sockets
         self._background.start("stream", self.run)
-        self._background.every("stream claims", self._claim_seconds / 3, self._claim_abandoned)
-        self._background.every("stream renewals", min(_RENEW_SECONDS, self._claim_seconds / 3), self._renew_claims)
+        third = self._queue.claim_seconds / 3
+        self._background.every("stream claims", third, self._claim_abandoned)
+        self._background.every("stream renewals", min(_RENEW_SECONDS, third), self._renew_claims)
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next entry on."""

@@ -34,8 +34,15 @@ if TYPE_CHECKING:
 CONSUMER_GROUP = "nbstream"
 """The consumer group of all daemons; no other program reads the stream."""
 
+CLAIM_SECONDS = 10.0
+"""For how long a worker was silent whose entries another one takes over: each renews its claims every 2 s."""
+
+MAX_TRIES = 3
+
 _BLOCK_SECONDS = 1.0
 _SILENT_CLAIM_PERIODS = 10  # times claim_seconds: after that a silent consumer without entries is removed
+_MAX_ANSWERS = 100_000  # about so many
+_MAX_DEAD_LETTERS = 1000  # about so many
 _DEAD_LETTER_REASON = "set aside: each try ended without an answer"
 
 
@@ -45,21 +52,6 @@ class ClaimOutcome(StrEnum):
     CLAIMED = "claimed"
     DEAD = "dead"
     LOST = "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class StreamQueueOptions:
-    """When an entry is claimed or given up, and how much stays.
-
-    ``max_answers`` and ``max_dead_letters`` are approximate limits of two streams, in entries. ``timeout_seconds``
-    is the deadline that the client sets for each command.
-    """
-
-    claim_seconds: float = 60.0
-    tries: int = 3
-    max_answers: int = 100_000
-    max_dead_letters: int = 1000
-    timeout_seconds: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +87,26 @@ class StreamQueue:
     """One consumer of a model's queue; every method that uses Redis raises ``StoreUnavailable``.
 
     ``blocking_client`` is the client for commands that wait, on a connection of its own. It must not retry by
-    itself: entries in a lost reply come back only when they are claimed.
+    itself: entries in a lost reply come back only when they are claimed. ``timeout_seconds`` is the deadline that
+    it sets for each command.
     """
 
     def __init__(
-        self, client: Redis, blocking_client: Redis, keys: ModelKeys, options: StreamQueueOptions
+        self,
+        client: Redis,
+        blocking_client: Redis,
+        keys: ModelKeys,
+        timeout_seconds: float = 5.0,
+        *,
+        claim_seconds: float = CLAIM_SECONDS,
+        tries: int = MAX_TRIES,
     ) -> None:
+        self.claim_seconds = claim_seconds
+        self._tries = tries
         self._client = client
         self._blocking_client = blocking_client
         self._keys = keys
-        self._options = options
-        self._block_milliseconds = max(1, round(min(_BLOCK_SECONDS, options.timeout_seconds / 2) * 1000))
+        self._block_milliseconds = max(1, round(min(_BLOCK_SECONDS, timeout_seconds / 2) * 1000))
         self._answer_script = client.register_script(lua_script("answer.lua"))
         self._claim_script = client.register_script(lua_script("claim.lua"))
         self._tidy_script = client.register_script(lua_script("remove_consumers.lua"))
@@ -137,17 +138,17 @@ class StreamQueue:
 
         Only with ``ClaimOutcome.CLAIMED`` is the entry to be answered.
         """
-        options, keys = self._options, self._keys
+        keys = self._keys
         with store_errors():
             reply: Any = await self._claim_script(
                 keys=[keys.incoming, keys.outgoing, keys.dead_letters],
                 args=[
                     CONSUMER_GROUP,
                     self.consumer,
-                    round(options.claim_seconds * 1000),
-                    options.tries,
-                    options.max_answers,
-                    options.max_dead_letters,
+                    round(self.claim_seconds * 1000),
+                    self._tries,
+                    _MAX_ANSWERS,
+                    _MAX_DEAD_LETTERS,
                     _DEAD_LETTER_REASON,
                 ],
             )
@@ -167,7 +168,7 @@ class StreamQueue:
             try:
                 written = await self._answer_script(
                     keys=[self._keys.incoming, self._keys.outgoing],
-                    args=[CONSUMER_GROUP, stream_id, self._options.max_answers, *arguments],
+                    args=[CONSUMER_GROUP, stream_id, _MAX_ANSWERS, *arguments],
                 )
             except ResponseError as error:
                 if "NOGROUP" not in str(error):
@@ -204,7 +205,7 @@ class StreamQueue:
 
     async def remove_idle_consumers(self, *, leave: bool = False) -> None:
         """Remove consumers that have no entry and have been silent for long; with ``leave`` this one as well."""
-        silent_milliseconds = round(_SILENT_CLAIM_PERIODS * self._options.claim_seconds * 1000)
+        silent_milliseconds = round(_SILENT_CLAIM_PERIODS * self.claim_seconds * 1000)
         with store_errors():
             await self._tidy_script(
                 keys=[self._keys.incoming],

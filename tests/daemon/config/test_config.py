@@ -305,21 +305,10 @@ REFUSED = [
         "listeners.dovecot.trusted_users[0]",
         "must be the name or the number of a user",
     ),
-    (
-        "listeners: {dovecot: {spool_max_bytes: 60000000}}",
-        "listeners.dovecot.spool_max_bytes",
-        "must be at least limits.max_message_bytes and 16 MiB more (69206016)",
-    ),
-    (
-        "listeners: {stream: true}",
-        "listeners.stream",
-        "must be a mapping with keys among claim_seconds",
-    ),
     ("workers: 0", "workers", "found 0, must be auto, or a whole number from 1 to 128"),
     ("workers: all", "workers", "found 'all', must be auto, or a whole number from 1 to 128"),
     ("workers: true", "workers", "found true, must be auto, or a whole number from 1 to 128"),
     ("listeners: {stream: {listen: x}}", "listeners.stream.listen", "found an unknown key"),
-    ("listeners: {stream: {claim_seconds: 0.5}}", "listeners.stream.claim_seconds", "found 0.5, must be"),
 ]
 
 

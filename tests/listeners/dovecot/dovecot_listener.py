@@ -17,8 +17,8 @@ from nbstream.bayes.columns import CLASSES
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
+from nbstream.listeners.dovecot.learner import SpoolMetrics
 from nbstream.listeners.dovecot.listener import DovecotListener
-from nbstream.listeners.dovecot.metrics import SpoolMetrics
 from nbstream.listeners.dovecot.spool import Spool, SpoolBacklog, measure_backlog
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.background import BackgroundTasks

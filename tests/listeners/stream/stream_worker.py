@@ -25,8 +25,7 @@ from nbstream.filter import (
     LearnableMessage,
 )
 from nbstream.listeners.stream import queue as stream_queue
-from nbstream.listeners.stream.listener import StreamListener
-from nbstream.listeners.stream.metrics import StreamMetrics
+from nbstream.listeners.stream.listener import StreamListener, StreamMetrics
 from nbstream.mail.message import Message
 from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.recipient_rules import RecipientRules
@@ -162,15 +161,14 @@ async def working(
         spam_filter = FaultyFilter(parts, FilterPolicy(rules.default.policy, {"spam": 1, "ham": 1}, others))
         blocking = open_client(ConnectionOptions(url, timeout_seconds=timeout), retries=0)
         stack.push_async_callback(blocking.aclose)
-        params = stream_queue.StreamQueueOptions(claim_seconds, tries, timeout_seconds=timeout)
-        queue = stream_queue.StreamQueue(client, blocking, model.keys, params)
+        queue = stream_queue.StreamQueue(
+            client, blocking, model.keys, timeout, claim_seconds=claim_seconds, tries=tries
+        )
         bytes_in_flight = BytesInFlight(options.pop("max_bytes_in_flight", 64 << 20))
         runtime = make_runtime(spam_filter, rules=rules)
         service = MessageService("stream", runtime, metrics.delivery, None, bytes_in_flight)
         background = BackgroundTasks(metrics.process.background_failed)
-        listener = StreamListener(
-            queue, claim_seconds, service, background, StreamMetrics(metrics.registry), **options
-        )
+        listener = StreamListener(queue, service, background, StreamMetrics(metrics.registry), **options)
         worker = Worker(
             listener, runtime, service, spam_filter, queue, model, followed, metrics, client, background, stack
         )

@@ -16,7 +16,6 @@ from nbstream.listeners.stream.queue import (
     ClaimOutcome,
     QueueBacklog,
     StreamQueue,
-    StreamQueueOptions,
 )
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
@@ -24,7 +23,6 @@ from tests.harness.redis.redis_server import RedisServer
 from tests.harness.waiting import until
 
 KEYS = ModelKeys("test")
-SOON = StreamQueueOptions(claim_seconds=0.001, tries=2)
 ANSWER: dict[str, str | bytes] = {"verdict": "ham"}
 
 NewQueue = Callable[..., StreamQueue]
@@ -34,7 +32,7 @@ NewQueue = Callable[..., StreamQueue]
 async def new_queue(client: Redis, shared_redis: RedisServer) -> AsyncIterator[NewQueue]:
     """Makes a consumer of the queue."""
     blocking_client = open_client(ConnectionOptions(shared_redis.url), retries=0)
-    yield lambda options=SOON: StreamQueue(client, blocking_client, KEYS, options)
+    yield lambda seconds=0.001: StreamQueue(client, blocking_client, KEYS, claim_seconds=seconds, tries=2)
     await blocking_client.aclose()
 
 
@@ -119,7 +117,7 @@ async def test_an_entry_whose_claim_is_renewed_is_not_claimed_by_others(
 ) -> None:
     stream_id = await add(client)
     await queue.take(1)
-    patient = new_queue(StreamQueueOptions(claim_seconds=600))
+    patient = new_queue(600.0)
     await client.xclaim(KEYS.incoming, CONSUMER_GROUP, queue.consumer, 0, [stream_id], idle=700_000, justid=True)
 
     await queue.renew_claims([stream_id])

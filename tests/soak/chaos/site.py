@@ -34,7 +34,7 @@ listeners:
   smtp: {{listen: "127.0.0.1:{smtp}"}}
   http: {{listen: "127.0.0.1:{http}"}}
   spamd: {{listen: "127.0.0.1:{spamd}"}}
-  stream: {{claim_seconds: {claim_seconds}}}
+  stream: {{}}
   dovecot: {{listen: "unix:{folder}/report"}}
 model: {{min_learned: 10}}
 autolearn: {{ham: 0.02, spam: 0.98}}
@@ -45,7 +45,6 @@ recipients:
 verdict: {{unsure: {unsure}, spam: {spam}}}
 """
 
-CLAIM_SECONDS = 2
 """After so many seconds without an answer an entry may be tried again."""
 
 
@@ -99,7 +98,6 @@ class Host:
                 smtp=self.ports.smtp,
                 http=self.ports.http,
                 spamd=self.ports.spamd,
-                claim_seconds=CLAIM_SECONDS,
                 held=HELD_DOMAIN,
                 unsure=unsure,
                 spam=spam,

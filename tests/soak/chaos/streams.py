@@ -10,14 +10,14 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from nbstream.listeners.stream.queue import StreamQueueOptions
+from nbstream.listeners.stream.queue import MAX_TRIES
 from nbstream.store.follower.follower import stream_entries
 from tests.soak.chaos.journal import FeedbackOutcome, Journal, LessonAttempt, StreamRequest
 from tests.soak.chaos.mails import mail
 from tests.soak.chaos.site import Site
 from tests.soak.chaos.teaching import key_of
 
-STREAM_TRIES = StreamQueueOptions().tries
+STREAM_TRIES = MAX_TRIES
 IN, OUT, DEAD = (f"nbstream:{{default}}:{name}" for name in ("in", "out", "dead"))
 _ANSWER_SECONDS = 20.0
 _RETRY_SECONDS = 0.3
