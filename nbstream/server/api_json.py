@@ -24,7 +24,7 @@ from nbstream.filter.lesson_text import describe_lesson
 from nbstream.tokens.origins import token_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from nbstream.bayes.clues import Clue
     from nbstream.bayes.kinds import KindScores
@@ -133,11 +133,6 @@ def model_to_json(status: ModelStatus) -> JsonObject:
         "thresholds": thresholds_to_json(status.thresholds),
         "lag_seconds": status.lag_seconds,
     }
-
-
-def health_to_json(*, ready: bool, degraded: Mapping[str, str]) -> dict[str, Any]:
-    """Return the answer about health: whether mail can be scored and relayed, and what is degraded."""
-    return {"ready": ready, "degraded": dict(degraded)}
 
 
 def _assessment_to_json(check: Check) -> JsonObject:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
-from nbstream.server.http.connections import SERVER_NAME
+from nbstream.server.http.listener import SERVER_NAME
 from nbstream.server.http.responses import RETRY_SECONDS
 
 SECURITY_FIELDS = {

@@ -76,7 +76,9 @@ class WebServer:
         self._sessions = login.sessions
         self._bodies = bodies
         self._renderer = renderer
-        self._routes = RouteTable([route for area in areas for view in area.views for route in view.routes()])
+        self._routes = RouteTable(
+            (route.method, route.path, route) for area in areas for view in area.views for route in view.routes()
+        )
         self._open_parents = {
             route.path.removesuffix("{id}")
             for area in areas

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +20,10 @@ from aiohttp import HttpVersion11, web
 
 from nbstream.errors import NbstreamError
 from nbstream.logs import event_fields
-from nbstream.server import api_json
 from nbstream.server.api_json import HttpProblem
-from nbstream.server.connections import Connections, Peer
+from nbstream.server.connections import Connections, Peer, RefusingProtocol
 from nbstream.server.http.access import (
+    HeaderFields,
     HttpAccess,
     Role,
     TooManyFailures,
@@ -30,7 +31,6 @@ from nbstream.server.http.access import (
     offered_passwords,
     origin_fields,
 )
-from nbstream.server.http.connections import HttpConnection, HttpConnections, complete_fields
 from nbstream.server.http.responses import FAULT, RequestRefused, error_problem, json_response, refusal_response
 from nbstream.server.limits import ListenerLimits
 from nbstream.server.message_service import is_request_error
@@ -43,23 +43,7 @@ if TYPE_CHECKING:
 # Routes, found by path and method.
 
 
-class RouteEntry(Protocol):
-    """A route: requests with this method to this path.
-
-    The route of GET answers HEAD as well. A path may end with ``{id}``, which stands for any last segment;
-    ``last_segment`` returns it.
-    """
-
-    @property
-    def method(self) -> str:
-        """The method in capital letters."""
-
-    @property
-    def path(self) -> str:
-        """The path from the root on."""
-
-
-Entry = TypeVar("Entry", bound=RouteEntry)
+Entry = TypeVar("Entry")
 
 
 def last_segment(request: web.BaseRequest) -> str:
@@ -68,14 +52,18 @@ def last_segment(request: web.BaseRequest) -> str:
 
 
 class RouteTable(Generic[Entry]):
-    """The routes, by path and method."""
+    """The routes: what stands for requests with a method in capital letters to a path from the root on.
 
-    def __init__(self, routes: Iterable[Entry]) -> None:
+    The route of GET answers HEAD as well. A path may end with ``{id}``, which stands for any last segment;
+    ``last_segment`` returns it.
+    """
+
+    def __init__(self, routes: Iterable[tuple[str, str, Entry]]) -> None:
         self._routes: dict[str, dict[str, Entry]] = {}
-        for route in routes:
-            by_method = self._routes.setdefault(route.path, {})
-            by_method[route.method] = route
-            if route.method == "GET":
+        for method, path, route in routes:
+            by_method = self._routes.setdefault(path, {})
+            by_method[method] = route
+            if method == "GET":
                 by_method["HEAD"] = route
 
     def find(self, method: str, path: str) -> Entry:
@@ -93,6 +81,152 @@ class RouteTable(Generic[Entry]):
 
 
 _log = logging.getLogger(__name__)
+
+# The connections: their number, their time without a request, and their end.
+
+SERVER_NAME = "nbstream"
+"""The value of the field Server in answers, which names no version."""
+
+_FIELDS_OF_ALL = {"Server": SERVER_NAME, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+
+
+def complete_fields(answer: web.StreamResponse) -> web.StreamResponse:
+    """Add the fields of every answer: no browser guesses what it is, and nothing on the way stores it.
+
+    An answer that may be stored, such as a static file of the page, says so itself.
+    """
+    for name, value in _FIELDS_OF_ALL.items():
+        answer.headers.setdefault(name, value)
+    return answer
+
+
+# A browser sends the cookies of all servers on a host, which may be many on localhost.
+_NO_REQUEST = "this is no HTTP request, or a line of its header, such as its cookies, is longer than 8190 bytes"
+_LINGER_SECONDS = 2.0  # a refused client may still send for this time: it reads the answer only afterwards
+_CLOSE_SECONDS = 1.0
+_READ_BYTES = 16 << 10
+_TOO_MANY_RESPONSE = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 61\r\n"
+    b'Retry-After: 5\r\nConnection: close\r\n\r\n{"error": "too many connections now, please try again later"}'
+)
+
+
+class HttpConnection(web.RequestHandler):
+    """One connection, which is closed if no whole request header arrives in time, even if single bytes do.
+
+    ``trusted_origin`` are the ``origin_fields`` with which its peer needs no password, once that is known.
+    """
+
+    trusted_origin: HeaderFields | None = None
+
+    def __init__(self, listener: HttpListener) -> None:
+        assert listener.server is not None
+        super().__init__(
+            listener.server,
+            loop=asyncio.get_running_loop(),
+            access_log=None,  # type: ignore[arg-type]  # aiohttp's own way to turn it off
+            keepalive_timeout=listener.idle_seconds,
+            lingering_time=_LINGER_SECONDS,
+            auto_decompress=False,
+        )
+        self._listener = listener
+        self._deadline = math.inf  # of the next request, on the clock of the loop
+        self._deadline_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._listener.connections.opened(self)
+        self.request_ended()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Stop the timer; a request that is being answered continues to its end."""
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self._listener.connections.closed(self)
+        super().connection_lost(exc)
+
+    def request_began(self) -> None:
+        """Note that the header of a request has arrived: the body has a deadline of its own."""
+        self._listener.answering.add(self)
+        self._deadline = math.inf
+
+    def close_if_idle(self) -> None:
+        """Close the connection, for the daemon drains, unless a request is being answered."""
+        if self not in self._listener.answering:
+            self.force_close()
+
+    def abort(self) -> None:
+        """Drop the connection."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def request_ended(self) -> None:
+        """Note that the answer is ready: the client has the idle time to read it and to send the next request."""
+        self._listener.note_answered(self)
+        if self._listener.connections.draining:
+            self.close()  # not earlier: aiohttp would drop the rest of the body
+        if self.transport is not None:
+            self._deadline = asyncio.get_running_loop().time() + self._listener.idle_seconds
+            if self._deadline_timer is None:
+                self._set_deadline_timer(self._listener.idle_seconds)
+
+    def _set_deadline_timer(self, seconds: float) -> None:
+        self._deadline_timer = asyncio.get_running_loop().call_later(seconds, self._on_deadline_timer)
+
+    def _on_deadline_timer(self) -> None:
+        """Drop the connection whose deadline has passed; one timer serves the deadlines of all its requests."""
+        self._deadline_timer = None
+        left = self._deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            _log.debug("http: no request arrived in time")
+            self.abort()
+        elif left < math.inf:
+            self._set_deadline_timer(left)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Return the answer to bytes that are no HTTP; aiohttp's own names itself, and logs a traceback."""
+        if request.writer.output_size > 0:
+            raise ConnectionError("a response has already begun")
+        if status >= 500:
+            _log.error("http: a request failed", exc_info=exc)
+        answer = refusal_response(
+            "", HttpProblem(status, _NO_REQUEST if status == 400 else "it failed"), close=True
+        )
+        return complete_fields(answer)
+
+
+class _SmallReads(asyncio.BufferedProtocol):
+    """Hands ``connection`` at most ``_READ_BYTES`` of what came, and then lets the other connections have a turn.
+
+    A body of one-byte chunks costs aiohttp 4 µs a chunk, and event loops read up to 256 kB at a time.
+    """
+
+    def __init__(self, connection: HttpConnection, buffer: bytearray) -> None:
+        self._connection = connection
+        self._buffer = buffer
+        self.connection_made = connection.connection_made  # type: ignore[method-assign]
+        self.connection_lost = connection.connection_lost  # type: ignore[method-assign]
+        self.eof_received = connection.eof_received  # type: ignore[method-assign]
+        self.pause_writing = connection.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = connection.resume_writing  # type: ignore[method-assign]
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Return the buffer that is read into; what was read is taken from it before anything else is read."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand over what was read."""
+        self._connection.data_received(bytes(memoryview(self._buffer)[:nbytes]))
+
+
+# What the listener serves.
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -124,7 +258,7 @@ class AccessLevel(Enum):
 class Route:
     """The handler of the requests with this method to this path; that of GET answers HEAD as well.
 
-    A path may end with ``{id}``, as ``RouteEntry`` says.
+    A path may end with ``{id}``, as ``RouteTable`` says.
     """
 
     method: str
@@ -173,7 +307,7 @@ def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Rou
 
     async def ready(_: web.BaseRequest) -> web.Response:
         status = await health()
-        body = api_json.health_to_json(ready=status.ready, degraded=status.degraded)
+        body = {"ready": status.ready, "degraded": dict(status.degraded)}
         return json_response(body, status=200 if status.ready else 503)
 
     return Route("GET", "/healthz", alive, AccessLevel.OPEN), Route("GET", "/readyz", ready, AccessLevel.OPEN)
@@ -218,33 +352,57 @@ class HttpListener:
         self._access = access
         self._message_service = message_service
         self._pages = pages
-        self._routes = RouteTable(routes)
+        self._routes = RouteTable((route.method, route.path, route) for route in routes)
         limits = message_service.limits if message_service else limits or ListenerLimits()
-        self._connections = (
+        self.connections = (
             message_service.connections() if message_service else Connections("metrics", limits.max_connections)
         )
-        self._server = HttpConnections(self._serve, limits.idle_timeout_seconds, self._connections)
+        self.idle_seconds = limits.idle_timeout_seconds
+        self.server: web.Server | None = None
+        self.answering: set[HttpConnection] = set()
+        """The connections whose request is being answered."""
+        self._all_answered = asyncio.Event()
+        self._buffer = bytearray(_READ_BYTES)
 
     async def start(self, *sockets: socket.socket) -> None:
-        """Serve on these sockets."""
-        await self._server.start(sockets)
+        """Serve on these sockets. The protocol is that of aiohttp, with an end of its own."""
+        self.server = web.Server(self._serve)
+        await self.connections.listen(sockets, self._accept)
         for page in self._pages:
             page.prepare()
+
+    def _accept(self) -> asyncio.BaseProtocol:
+        if not self.connections.admit():
+            return RefusingProtocol(_TOO_MANY_RESPONSE)
+        return _SmallReads(HttpConnection(self), self._buffer)
 
     def apply(self, runtime: Runtime) -> None:
         """Use ``runtime`` from the next request on."""
         if self._message_service is not None:
             self._message_service.apply(runtime)
 
-    @property
-    def busy(self) -> bool:
-        """Whether a request is being answered."""
-        return self._server.busy
+    def note_answered(self, connection: HttpConnection) -> None:
+        """Note that no request of the connection is being answered, or no longer."""
+        self.answering.discard(connection)
+        if not self.answering:
+            self._all_answered.set()
 
     async def drain(self, seconds: float) -> None:
-        """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
+        """Stop accepting, let active requests finish within ``seconds``, then close all connections.
+
+        A drain waits for answers, and not for connections.
+        """
+        self.connections.stop()
         try:
-            await self._server.drain(seconds)
+            async with asyncio.timeout(seconds):
+                while self.answering:
+                    self._all_answered.clear()
+                    await self._all_answered.wait()
+        except TimeoutError:
+            _log.warning("http: requests were still running after %g s", seconds)
+        try:
+            if self.server is not None:
+                await self.server.shutdown(_CLOSE_SECONDS)
         finally:
             for page in self._pages:
                 await page.close()
@@ -287,7 +445,7 @@ class HttpListener:
         raise refused
 
     def _peer(self, request: web.BaseRequest) -> Peer:
-        return Peer(None if self._connections.is_unix_socket else request.remote or "")
+        return Peer(None if self.connections.is_unix_socket else request.remote or "")
 
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = request.protocol

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nbstream.server.http.connections import HttpConnection
+from nbstream.server.http.listener import HttpConnection
 from tests.harness.http_listener import PRIZE, RunningHttpListener, open_http, rest
 from tests.harness.waiting import DEADLINE_SECONDS, until
 
@@ -202,7 +202,7 @@ async def test_bytes_in_flight_are_bounded_over_all_connections(
 async def test_a_drain_lets_a_request_finish_and_takes_no_other(http: RunningHttpListener) -> None:
     async with http.open() as (reader, writer), http.open() as (idle, _):
         writer.write(CHECK[:-1])
-        await until(lambda: http.listener.busy)
+        await until(lambda: bool(http.listener.answering))
 
         draining = asyncio.create_task(http.listener.drain(DEADLINE_SECONDS))
         assert await rest(idle) == b""
