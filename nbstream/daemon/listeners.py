@@ -22,7 +22,6 @@ from nbstream.daemon.assembly.policy import (
     make_sender_lists,
 )
 from nbstream.daemon.server_parts import HttpContext
-from nbstream.delivery.outlet import Outlet
 from nbstream.filter.own_models.filters import OwnFilters
 from nbstream.listeners.dovecot import DOVECOT
 from nbstream.listeners.http import probe_http, probe_metrics
@@ -101,7 +100,8 @@ def make_listener(
             BytesInFlight(settings.limits.max_bytes_in_flight),
         ),
         registry=parts.metrics.registry,
-        outlet=Outlet(parts.next_hop, parts.quarantine),
+        next_hop=parts.next_hop,
+        quarantine=parts.quarantine,
         background=parts.background,
         client=parts.clients.client,
         blocking_client=parts.clients.blocking_client,

@@ -5,7 +5,7 @@ Rules:
 - The first rule whose pattern matches the recipient holds; without one, the top of the file holds.
 - Recipients with the same decision are one group. What a sender list decides is another decision, and so is what
   another own model says.
-- Where the outlet cannot treat recipients differently, the mildest decision holds for all of them.
+- Where recipients cannot be treated differently, the mildest decision holds for all of them.
 - Where it can, each recipient has its own decision. But where a message has one reply, as in SMTP, defer and
   reject hold only if they hold for all recipients. Else the recipients with these actions get the mildest of the
   decisions.
@@ -169,7 +169,7 @@ def group_recipients(
 ) -> list[RecipientGroup[Recipient]]:
     """Group the recipients of a message (at least one) by what happens to it, the mildest decision first.
 
-    ``can_differ`` says whether the outlet can treat recipients differently, and ``can_refuse_some`` whether the
+    ``can_differ`` says whether recipients can be treated differently, and ``can_refuse_some`` whether the
     client gets a reply for each recipient. Where recipients cannot differ, there is one group.
     ``policy_verdict_of`` returns the verdict of a policy by the own model of that name.
     """

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis
 
     from nbstream.addresses import ListenAddress
-    from nbstream.delivery.outlet import Outlet
+    from nbstream.delivery.next_hop import NextHop
+    from nbstream.delivery.quarantine import Quarantine
     from nbstream.findings import Finding
     from nbstream.metrics import MetricsRegistry
     from nbstream.server.background import BackgroundTasks
@@ -48,14 +49,15 @@ class Listener(Protocol):
 class ListenerContext:
     """What a listener is made of besides its section of the settings.
 
-    ``message_service`` has its name and its limits. Mail goes on through ``outlet``. ``blocking_client`` is for
-    commands of Redis that wait. ``background`` runs what goes on beside requests, until the drain is over.
-    ``hostname`` is that of the settings; None stands for the name that the system has.
+    ``message_service`` has its name and its limits. Mail goes to ``next_hop`` or waits in ``quarantine``.
+    ``blocking_client`` is for commands of Redis that wait. ``background`` runs what goes on beside requests, until
+    the drain is over. ``hostname`` is that of the settings; None stands for the name that the system has.
     """
 
     message_service: MessageService
     registry: MetricsRegistry
-    outlet: Outlet
+    next_hop: NextHop
+    quarantine: Quarantine
     background: BackgroundTasks
     client: Redis
     blocking_client: Redis

@@ -20,7 +20,6 @@ from nbstream.daemon.listeners import make_tls_contexts
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery.maildir import MaildirNextHop
 from nbstream.delivery.next_hop import NextHop
-from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import Filter, FilterPolicy
@@ -236,7 +235,8 @@ async def open_smtp_listener(
                 ListenerLimits(**options),
                 BytesInFlight(max_bytes_in_flight),
             ),
-            Outlet(next_hop, Quarantine(maildir.with_name("Quarantine"))),
+            next_hop,
+            Quarantine(maildir.with_name("Quarantine")),
             "listener.example.org",
             max_recipients,
         )

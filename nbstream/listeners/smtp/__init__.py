@@ -76,7 +76,8 @@ def _make(section: MailListenerSettings, context: ListenerContext) -> Listener:
     # aiosmtpd is loaded with it: see nbstream.server.listener
     from nbstream.listeners.smtp.session import SmtpListener  # noqa: PLC0415 - see above
 
-    return SmtpListener(section, context.message_service, context.outlet, context.hostname or socket.getfqdn())
+    hostname = context.hostname or socket.getfqdn()
+    return SmtpListener(section, context.message_service, context.next_hop, context.quarantine, hostname)
 
 
 SMTP = ListenerEntry(

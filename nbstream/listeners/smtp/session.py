@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
-    from nbstream.delivery.next_hop import Transaction
-    from nbstream.delivery.outlet import Outlet
+    from nbstream.delivery.next_hop import NextHop, Transaction
+    from nbstream.delivery.quarantine import Quarantine
     from nbstream.listeners.smtp.settings import MailListenerSettings
     from nbstream.server.connections import Teachers
     from nbstream.server.message_service import MessageService
@@ -200,7 +200,7 @@ class SmtpSession(SmtpConnection):
         await self._reset()
         assert self.session is not None
         self.session.host_name = hostname
-        offered = sorted((await self._listener.outlet.next_hop.features()) & _FORWARDED_EXTENSIONS)
+        offered = sorted((await self._listener.next_hop.features()) & _FORWARDED_EXTENSIONS)
         size = f"SIZE {self._listener.service.limits.max_message_bytes}"
         own_extensions = [
             *([XFORWARD_EXTENSION] if self._is_trusted_proxy() else ()),
@@ -329,7 +329,7 @@ class SmtpSession(SmtpConnection):
         sender, wants_verdict = self._without_verdict_parameter(SmtpPath(*path))
         mail = MailTransaction(self._listener.handlers, sender, None, wants_verdict=wants_verdict)
         try:
-            mail.next_hop_transaction = await self._listener.outlet.next_hop.begin(mail.sender)
+            mail.next_hop_transaction = await self._listener.next_hop.begin(mail.sender)
         except RelayRefused as refusal:
             return error_reply(refusal)
         except RelayUnavailable as error:
@@ -374,7 +374,7 @@ class SmtpSession(SmtpConnection):
 
     def _can_answer_each_recipient(self) -> bool:
         """Whether the client learns what became of each recipient: one reply to DATA cannot say two things."""
-        return self.answers_each_recipient or not self._listener.outlet.next_hop.answers_each_recipient
+        return self.answers_each_recipient or not self._listener.next_hop.answers_each_recipient
 
     async def _add_feedback_recipient(self, mail: MailTransaction, label: str, recipient: SmtpPath) -> SmtpReply:
         if not self._takes_feedback():
@@ -524,11 +524,13 @@ class SmtpListener:
         self,
         section: MailListenerSettings,
         service: MessageService,
-        outlet: Outlet,
+        next_hop: NextHop,
+        quarantine: Quarantine,
         hostname: str,
         max_recipients: int = 1000,
     ) -> None:
-        self.section, self.service, self.outlet = section, service, outlet
+        self.section, self.service, self.next_hop = section, service, next_hop
+        self._quarantine = quarantine
         self.hostname, self.max_recipients = hostname, max_recipients
         self.connections = service.connections()
         self._is_lmtp = isinstance(section, LmtpListenerSettings)
@@ -546,7 +548,7 @@ class SmtpListener:
     def _handlers_now(self) -> SmtpHandlers:
         runtime, metrics = self.service.runtime, self.service.metrics
         return SmtpHandlers(
-            Delivery(runtime, self.outlet, metrics, replies_to_each=self._is_lmtp),
+            Delivery(runtime, self.next_hop, self._quarantine, metrics, replies_to_each=self._is_lmtp),
             FeedbackMailbox(runtime, metrics.filter_metrics),
             self.service.teachers,
             runtime.tls_contexts.get(self.service.name),

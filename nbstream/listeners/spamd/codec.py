@@ -315,28 +315,22 @@ def decompress(body: bytes, max_message: int) -> Iterator[bytes | SpamdRefusal]:
 PONG_REPLY = b"SPAMD/1.5 0 PONG\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class SpamdJudgement:
-    """The verdict on a message: its score, and the score from which a message is spam, in the same unit."""
-
-    verdict: Verdict
-    score: float
-    required: float
-
-
-def render_check(request: SpamdRequest, judgement: SpamdJudgement, *content: bytes | memoryview) -> bytes:
+def render_check(
+    request: SpamdRequest, verdict: Verdict, score: float, required: float, *content: bytes | memoryview
+) -> bytes:
     """Return the answer to a command that checks a message, in the form that the client's version reads.
 
+    From the score ``required`` on, in the unit of ``score``, a message is spam.
     ``content`` is what the command asks for, in pieces: a report, symbols, a message or a header block; CHECK has
     none. From version 1.3 on a client that asks for it gets the verdict by its name, too: others may take a field
     that they do not know for a fault.
     """
-    spam = f"Spam: {judgement.verdict.is_spam} ; {judgement.score:.1f} / {judgement.required:.1f}\r\n"
+    spam = f"Spam: {verdict.is_spam} ; {score:.1f} / {required:.1f}\r\n"
     length = f"Content-length: {sum(map(len, content))}\r\n"
     returns_message = request.command in {SpamdCommand.PROCESS, SpamdCommand.HEADERS}
     if request.minor >= 3:
         head = spam if request.command is SpamdCommand.CHECK else length + spam
-        head += f"Verdict: {judgement.verdict}\r\n" if request.wants_verdict else ""
+        head += f"Verdict: {verdict}\r\n" if request.wants_verdict else ""
     elif returns_message:
         head = length if request.minor == 2 else ""
     else:

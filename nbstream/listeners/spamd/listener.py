@@ -72,72 +72,10 @@ _SYMBOLS = {
 }
 
 
-class SpamdHandler:
-    """Answers requests with a message service."""
-
-    def __init__(self, message_service: MessageService) -> None:
-        self._message_service = message_service
-
-    async def handle(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
-        """Return the whole answer to a request with the decompressed message ``body``.
-
-        It raises nothing but ``asyncio.CancelledError``.
-        """
-        if request.command is SpamdCommand.PING:
-            return wire.PONG_REPLY
-        if request.command is SpamdCommand.SKIP:
-            return b""
-        if request.command is SpamdCommand.TELL:
-            return await self._learn_or_forget(request, body, peer)
-        return await self._check(request, body)
-
-    async def _check(self, request: SpamdRequest, body: bytes) -> bytes:
-        handler = self._message_service.message_handler()
-        try:
-            user = handler.runtime.address_of_login(request.user)
-            check, _ = await handler.check(await handler.parse_mail(body), (user,) if user else ())
-        except Exception as error:  # noqa: BLE001 - a fault in a check must not lose mail or end the listener
-            _log_fault("check", error)
-            return CHECK_FAILED.render()
-        score, required = comparable_scores(check.verdict, check.probability, check.thresholds)
-        judgement = wire.SpamdJudgement(check.verdict, score, required)
-        arguments = (request, judgement, check, body, handler.runtime)
-        return await in_thread_if_large(len(body), _render_check, *arguments)
-
-    async def _learn_or_forget(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
-        if request.tell is TellRequest.NOTHING:
-            return wire.render_tell()
-        refusal, class_names = None, self._message_service.runtime.spam_filter.policy.class_names
-        if not self._message_service.may_teach(peer):
-            refusal = _NOT_ALLOWED
-        elif request.label and request.label not in class_names:
-            text = f"Bad header line: (Message-class must be one of {', '.join(class_names)})"
-            refusal = SpamdRefusal(EX_PROTOCOL, text)
-        elif not body[:1].strip() and await asyncio.to_thread(is_blank, body):
-            refusal = _EMPTY_MESSAGE
-        if refusal:
-            label = label_of(request.label) if request.label else str(request.tell)
-            self._message_service.feedback_refused(label, refusal.text, {"peer": str(peer)})
-            return refusal.render()
-        try:
-            handler = self._message_service.message_handler()
-            actor = _actor(peer, request.user)
-            message = await handler.parse_taught_mail(body)
-            lesson = await handler.learn(message, request.label or None, actor, user=user_of_actor(actor))
-        except Exception as error:  # noqa: BLE001 - a fault in a lesson must not end the listener
-            _log_fault("lesson", error)
-            return lesson_refusal(error).render()
-        return wire.render_tell(
-            did_set=lesson.outcome
-            in {FeedbackOutcome.LEARNED, FeedbackOutcome.RELEARNED, FeedbackOutcome.REINFORCED},
-            did_remove=lesson.outcome is FeedbackOutcome.UNLEARNED,
-        )
-
-
-def _render_check(
-    request: SpamdRequest, judgement: wire.SpamdJudgement, check: Check, body: bytes, runtime: Runtime
-) -> bytes:
-    return wire.render_check(request, judgement, *_content(request.command, check, body, runtime))
+def _render_check(request: SpamdRequest, check: Check, body: bytes, runtime: Runtime) -> bytes:
+    scores = comparable_scores(check.verdict, check.probability, check.thresholds)
+    content = _content(request.command, check, body, runtime)
+    return wire.render_check(request, check.verdict, *scores, *content)
 
 
 def _content(command: SpamdCommand, check: Check, body: bytes, runtime: Runtime) -> tuple[bytes | memoryview, ...]:
@@ -201,11 +139,10 @@ _SILENT = SpamdRefusal(EX_TIMEOUT, "Timeout: the request is not complete")
 
 
 class SpamdListener:
-    """Answers requests, and limits their bytes in memory."""
+    """Answers requests with the message service, and limits their bytes in memory."""
 
     def __init__(self, service: MessageService) -> None:
         self.service = service
-        self.handler = SpamdHandler(service)
         self.connections = service.connections()
 
     async def start(self, *sockets: socket.socket) -> None:
@@ -219,6 +156,59 @@ class SpamdListener:
     async def drain(self, seconds: float) -> None:
         """Stop accepting, let active requests finish within ``seconds``, then close all connections."""
         await self.connections.drain(seconds)
+
+    async def handle(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
+        """Return the whole answer to a request with the decompressed message ``body``.
+
+        It raises nothing but ``asyncio.CancelledError``.
+        """
+        if request.command is SpamdCommand.PING:
+            return wire.PONG_REPLY
+        if request.command is SpamdCommand.SKIP:
+            return b""
+        if request.command is SpamdCommand.TELL:
+            return await self._learn_or_forget(request, body, peer)
+        return await self._check(request, body)
+
+    async def _check(self, request: SpamdRequest, body: bytes) -> bytes:
+        handler = self.service.message_handler()
+        try:
+            user = handler.runtime.address_of_login(request.user)
+            check, _ = await handler.check(await handler.parse_mail(body), (user,) if user else ())
+        except Exception as error:  # noqa: BLE001 - a fault in a check must not lose mail or end the listener
+            _log_fault("check", error)
+            return CHECK_FAILED.render()
+        arguments = (request, check, body, handler.runtime)
+        return await in_thread_if_large(len(body), _render_check, *arguments)
+
+    async def _learn_or_forget(self, request: SpamdRequest, body: bytes, peer: Peer) -> bytes:
+        if request.tell is TellRequest.NOTHING:
+            return wire.render_tell()
+        refusal, class_names = None, self.service.runtime.spam_filter.policy.class_names
+        if not self.service.may_teach(peer):
+            refusal = _NOT_ALLOWED
+        elif request.label and request.label not in class_names:
+            text = f"Bad header line: (Message-class must be one of {', '.join(class_names)})"
+            refusal = SpamdRefusal(EX_PROTOCOL, text)
+        elif not body[:1].strip() and await asyncio.to_thread(is_blank, body):
+            refusal = _EMPTY_MESSAGE
+        if refusal:
+            label = label_of(request.label) if request.label else str(request.tell)
+            self.service.feedback_refused(label, refusal.text, {"peer": str(peer)})
+            return refusal.render()
+        try:
+            handler = self.service.message_handler()
+            actor = _actor(peer, request.user)
+            message = await handler.parse_taught_mail(body)
+            lesson = await handler.learn(message, request.label or None, actor, user=user_of_actor(actor))
+        except Exception as error:  # noqa: BLE001 - a fault in a lesson must not end the listener
+            _log_fault("lesson", error)
+            return lesson_refusal(error).render()
+        return wire.render_tell(
+            did_set=lesson.outcome
+            in {FeedbackOutcome.LEARNED, FeedbackOutcome.RELEARNED, FeedbackOutcome.REINFORCED},
+            did_remove=lesson.outcome is FeedbackOutcome.UNLEARNED,
+        )
 
 
 class SpamdConnection(asyncio.Protocol):
@@ -354,7 +344,7 @@ class SpamdConnection(asyncio.Protocol):
                 await asyncio.sleep(0)  # other tasks run between two pieces
             body = content.take()
         peer = self._listener.connections.peer_of(self._transport)
-        return await self._listener.handler.handle(request, body, peer)
+        return await self._listener.handle(request, body, peer)
 
     def _send_answer(self, answer: bytes, *, more_may_come: bool) -> None:
         """Send the only answer of the connection.

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery.next_hop import DataReplies, SmtpPath, SmtpReply
-from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.smtp.session import SmtpListener
@@ -106,7 +105,8 @@ class _Server:
                 ListenerLimits(_MAX_BYTES, idle_timeout_seconds=10),
                 self.bytes_in_flight,
             ),
-            Outlet(self.next_hop, Quarantine(Path(_FOLDER.name))),
+            self.next_hop,
+            Quarantine(Path(_FOLDER.name)),
             _HOSTNAME,
             max_recipients=3,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import zlib
 
 from nbstream.listeners.spamd.codec import (
-    SpamdJudgement,
     SpamdParser,
     SpamdRefusal,
     SpamdRequest,
@@ -49,9 +48,7 @@ def _check_request(request: SpamdRequest) -> None:
     marked = normalize_line_ends(header_edits.rewrite_header(head, _EDITS))
     names = [field.name for field in header_fields.parse_fields(marked, header_fields.body_offset(marked))]
     assert names.count("x-own") == 1
-    assert render_check(request, SpamdJudgement(Verdict.UNSURE, score=0.0, required=1.0), body).endswith(
-        body if request.minor >= 3 else b""
-    )
+    assert render_check(request, Verdict.UNSURE, 0.0, 1.0, body).endswith(body if request.minor >= 3 else b"")
 
 
 TARGET = FuzzTarget(

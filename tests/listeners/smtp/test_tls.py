@@ -17,7 +17,6 @@ from redis.asyncio import Redis
 from nbstream.addresses import TcpAddress
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery.maildir import MaildirNextHop
-from nbstream.delivery.outlet import Outlet
 from nbstream.delivery.quarantine import Quarantine
 from nbstream.engine.choice import PYTHON
 from nbstream.listeners.smtp.session import SmtpListener
@@ -166,13 +165,13 @@ def test_a_client_that_leaves_in_the_handshake_leaves_its_place(
 ) -> None:
     async def leave_and_come_again(mode: TlsMode, is_aborted: bool, begins: bool) -> None:
         runtime = make_runtime(memory_filter(MemoryModel()), tls_contexts={"smtp": server_context(certificates)})
-        outlet = Outlet(MaildirNextHop(tmp_path / "m"), Quarantine(tmp_path / "q"))
         listener = SmtpListener(
             SmtpListenerSettings.model_construct(tls=mode),
             MessageService(
                 "smtp", runtime, DaemonMetrics.create(PYTHON).delivery, ListenerLimits(max_connections=1)
             ),
-            outlet,
+            MaildirNextHop(tmp_path / "m"),
+            Quarantine(tmp_path / "q"),
             "listener.example.org",
         )
         listening = open_listening_socket(TcpAddress("127.0.0.1", 0))

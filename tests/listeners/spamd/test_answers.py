@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.listeners.spamd.codec import SpamdCommand, SpamdJudgement, SpamdRequest, render_check
+from nbstream.listeners.spamd.codec import SpamdCommand, SpamdRequest, render_check
 from nbstream.policy.verdict import Verdict
 
-JUDGEMENT = SpamdJudgement(Verdict.SPAM, score=15.04, required=5.0)
+JUDGEMENT = (Verdict.SPAM, 15.04, 5.0)
 OK = "SPAMD/1.1 0 EX_OK\r\n"
 SPAM = "Spam: True ; 15.0 / 5.0\r\n"
 
 
 def answer(command: str, version: int, content: str = "") -> str:
-    return render_check(SpamdRequest(SpamdCommand(command), version), JUDGEMENT, content.encode()).decode()
+    return render_check(SpamdRequest(SpamdCommand(command), version), *JUDGEMENT, content.encode()).decode()
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
@@ -37,17 +37,16 @@ def test_before_version_1_3_the_answer_has_a_verdict_or_a_message(version: int) 
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_a_client_that_asks_gets_the_verdict_by_its_name(verdict: Verdict) -> None:
-    judgement = SpamdJudgement(verdict, score=0.0, required=1.0)
     spam = "True" if verdict.is_spam else "False"
     for version, more in ((5, f"Verdict: {verdict}\r\n"), (2, "")):
         request = SpamdRequest(SpamdCommand.CHECK, version, wants_verdict=True)
         expected = f"{OK}Spam: {spam} ; 0.0 / 1.0\r\n{more}\r\n"
-        assert render_check(request, judgement).decode() == expected
+        assert render_check(request, verdict, 0.0, 1.0).decode() == expected
 
 
 @given(st.sampled_from(SpamdCommand), st.integers(3, 5), st.binary(max_size=100))
 def test_the_length_is_that_of_what_follows(command: SpamdCommand, version: int, content: bytes) -> None:
-    head, _, body = render_check(SpamdRequest(command, version), JUDGEMENT, content).partition(b"\r\n\r\n")
+    head, _, body = render_check(SpamdRequest(command, version), *JUDGEMENT, content).partition(b"\r\n\r\n")
 
     assert body == content
     assert (f"Content-length: {len(body)}" in head.decode().split("\r\n")) is (command is not SpamdCommand.CHECK)
