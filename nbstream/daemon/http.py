@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     from nbstream.daemon.server_parts import HttpContext
     from nbstream.findings import Finding
-    from nbstream.listeners.http.settings import HttpListenerSettings
+    from nbstream.listeners.http import HttpListenerSettings
     from nbstream.server.runtime import Runtime
     from nbstream.web.areas import Area
     from nbstream.web.requests import View
@@ -80,8 +80,10 @@ def make_http_listener(section: HttpListenerSettings, context: HttpContext) -> H
     settings, parts, message_service = context.settings, context.parts, context.message_service
     passwords = PasswordCheck(
         Passwords(
-            section.password.get_secret_value() if section.password else None,
-            section.write_password.get_secret_value() if section.write_password else None,
+            *(
+                file.secret.get_secret_value() if file else None
+                for file in (section.password_file, section.write_password_file)
+            )
         ),
         AttemptCounts(context.client, context.keys),
     )

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from nbstream.daemon.server_parts import ServerParts
     from nbstream.filter import Filter
     from nbstream.filter.own_models.store import OwnModels
-    from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
+    from nbstream.listeners.http import HttpListenerSettings, MetricsListenerSettings
     from nbstream.listeners.smtp.settings import MailListenerSettings
     from nbstream.policy.sender_lists import OwnerList
     from nbstream.server.listener import Listener

@@ -13,7 +13,6 @@ from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.settings.values import (
     ByteCount,
     CaFile,
-    FilePath,
     PasswordFile,
     Seconds,
     SecretFile,
@@ -38,11 +37,6 @@ class ServerNextHopSetting:
 
     protocol: str
     address: TcpAddress | UnixAddress
-
-    @property
-    def is_on_network(self) -> bool:
-        """Whether it is reached by TCP."""
-        return isinstance(self.address, TcpAddress)
 
 
 _ALLOWED_NEXT_HOP = (
@@ -146,7 +140,7 @@ class RelaySettings(Section):
         if isinstance(next_hop, ServerNextHopSetting) and next_hop.protocol == "smtps":
             if value not in {"encrypt", "verify"}:
                 raise ValueError("must be encrypt or verify: smtps:// is TLS from the beginning")
-        elif value != "off" and not (isinstance(next_hop, ServerNextHopSetting) and next_hop.is_on_network):
+        elif value != "off" and not (isinstance(getattr(next_hop, "address", None), TcpAddress)):
             raise ValueError("must be off: relay.next_hop is not a server at HOST:PORT")
         return value
 
@@ -180,10 +174,7 @@ class RelaySettings(Section):
 
 
 class QuarantineSettings(Section):
-    """Where suspicious messages wait, and for how long."""
-
-    path: FilePath | None = None
-    """The Maildir of the quarantine; ``null`` is the folder ``Quarantine`` in ``state_dir``."""
+    """How long suspicious messages wait, and how many. They are in the folder ``Quarantine`` of ``state_dir``."""
 
     days: Annotated[int, Field(ge=1, le=36500)] | None = 30
     """A message is removed after this many days; ``null`` keeps it for ever."""
@@ -192,7 +183,3 @@ class QuarantineSettings(Section):
     """The room of the quarantine, of which one user has an eighth. A message for which there is none gets 452.
     ``null`` sets no limit.
     """
-
-    def folder(self, state_dir: Path) -> Path:
-        """Return the Maildir of the quarantine. By default it is in ``state_dir``."""
-        return self.path or state_dir / "Quarantine"

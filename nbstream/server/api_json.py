@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from nbstream.filter.filter import MessageRecord
     from nbstream.filter.results import FeedbackResult
     from nbstream.policy.check import Check, Explanation
-    from nbstream.policy.sender_lists import ListDecision
     from nbstream.policy.verdict import ModelState, Thresholds
 
 
@@ -76,6 +75,7 @@ def is_message_id(text: str) -> bool:
 
 def check_to_json(check: Check, model: str) -> JsonObject:
     """Return the answer to a check by the model of this name; ``score`` is in nats, before calibration."""
+    listed = check.listed
     return {
         "id": check.id,
         "verdict": str(check.verdict),
@@ -88,13 +88,9 @@ def check_to_json(check: Check, model: str) -> JsonObject:
         "thresholds": thresholds_to_json(check.thresholds),
         "clues": clues_to_json(check.clues),
         **kind_to_json(check.kind),
-        **listed_to_json(check.listed),
+        # Of users it does not say which one.
+        **({"listed": {"decision": listed.name, "owner": str(listed.owner)}} if listed else {}),
     }
-
-
-def listed_to_json(listed: ListDecision | None) -> JsonObject:
-    """Return the member that says what a sender list says; of users it does not say which one."""
-    return {"listed": {"decision": listed.name, "owner": str(listed.owner)}} if listed else {}
 
 
 def kind_to_json(scores: KindScores | None) -> JsonObject:

@@ -146,9 +146,7 @@ class Decider:
         for group in groups:
             if group.is_canary:
                 continue
-            self._observer.action_taken(str(group.action.kind))
-            if group.observed:
-                self._observer.action_observed(str(group.observed.kind))
+            self._observer.action_decided(group.action, group.observed)
         for listed in {group.check.listed for group in groups if group.check and group.check.listed}:
             self._observer.list_decided(listed)
         return Decision(stripped, self._runtime.header_policy.removed_from_incoming, groups)
@@ -234,7 +232,8 @@ class Decider:
             group_check = group_check.for_others()
         rule = group.decision.rule.name if group.has_other_rules else ""
         header_policy, decided = self._runtime.header_policy, group.decision.action
-        action, observed = self._taken_action(decided, impossible), None
+        passes = header_policy.observes or decided.kind in impossible  # a message passes in a trial, too
+        action, observed = Action(ActionKind.PASS) if passes else decided, None
         if group_check.is_canary:
             action = Action(ActionKind.PASS)
         elif header_policy.observes:
@@ -247,11 +246,6 @@ class Decider:
         if action.kind is ActionKind.QUARANTINE:  # it may be released as ham
             edits = replace(edits, removed_names=header_policy.removed_from_incoming, subject_tag="")
         return DecidedRecipients(action, group.recipients, edits, group_check, rule, observed)
-
-    def _taken_action(self, action: Action, impossible: Collection[ActionKind]) -> Action:
-        """Return what is done where ``action`` was decided: a message passes in a trial, too."""
-        passes = self._runtime.header_policy.observes or action.kind in impossible
-        return Action(ActionKind.PASS) if passes else action
 
 
 async def score_by_models(message: Message, filters: Sequence[Filter]) -> tuple[Mapping[str, Check], CheckSeconds]:

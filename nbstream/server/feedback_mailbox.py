@@ -215,13 +215,11 @@ class FeedbackMailbox:
 
     def __init__(self, runtime: Runtime, observer: FilterMetrics) -> None:
         self._runtime = runtime
-        self._message_reader = runtime.message_reader
         self._observer = observer
-        self._addresses = runtime.feedback_addresses
 
     def label_of(self, address: str) -> str | None:
         """Return the label that an address stands for; None for every other recipient."""
-        return self._addresses.label_of(address)
+        return self._runtime.feedback_addresses.label_of(address)
 
     def refuse(self, label: str, source: str, peer: Peer) -> SmtpReply:
         """Report feedback from a client that may not teach, and return the reply to it."""
@@ -266,7 +264,7 @@ class FeedbackMailbox:
             raise FeedbackRefused(
                 "Users have own models, and this mail does not say whose lesson it is: its sender is no address"
             )
-        arguments = (content, label, self._addresses.all, self._message_reader, user)
+        arguments = (content, label, self._runtime.feedback_addresses.all, self._runtime.message_reader, user)
         return await in_thread_if_large(len(content), parse_feedback_mail, *arguments)
 
     async def _messages_to_learn(
@@ -275,7 +273,7 @@ class FeedbackMailbox:
         """Yield the messages, parsed one at a time, so that the parts of all are never in memory at once."""
         if feedback.id is None:
             for raw in feedback.messages:
-                yield await in_thread_if_large(len(raw), self._message_reader.read_taught, raw)
+                yield await in_thread_if_large(len(raw), self._runtime.message_reader.read_taught, raw)
             return
         try:
             checked = await spam_filter.recall(feedback.id)

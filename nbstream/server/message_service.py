@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Check, FeedbackResult, Filter, LearnableMessage
     from nbstream.policy.recipient_rules import RecipientRule
     from nbstream.policy.sender_lists import SenderLookup
-    from nbstream.server.connections import Peer, Teachers
+    from nbstream.server.connections import Teachers
     from nbstream.server.metrics import DeliveryMetrics
     from nbstream.server.runtime import Runtime
 
@@ -52,26 +52,7 @@ REQUEST_ERRORS: tuple[type[errors.NbstreamError], ...] = (
     errors.StoreIncompatible,
     errors.StoreUnavailable,
 )
-"""A request may end with these and with the classes derived from them."""
-
-UNEXPECTED_ERRORS: tuple[type[errors.NbstreamError], ...] = (
-    errors.CannotStart,
-    errors.ConfigError,
-    errors.FeedbackRefused,
-    errors.InputError,
-    errors.MessageLoops,
-    errors.NotReleased,
-    errors.NotRunning,
-    errors.OutputFailed,
-    errors.RelayRefused,
-    errors.RelayUnavailable,
-)
-"""No request ends with these: they belong to SMTP, to the start of the daemon, or to commands."""
-
-
-def is_request_error(error: Exception) -> bool:
-    """Return whether a request may end with ``error``; otherwise it is a fault in nbstream."""
-    return isinstance(error, REQUEST_ERRORS)
+"""A request may end with these and with the classes derived from them; any other error is a fault in nbstream."""
 
 
 _log = logging.getLogger(__name__)
@@ -117,14 +98,6 @@ class MessageService:
     def teachers(self) -> Teachers:
         """Who may teach through the listener."""
         return self.runtime.teachers_through(self.name)
-
-    def may_teach(self, peer: Peer) -> bool:
-        """Return whether the feedback of the peer is believed."""
-        return self.teachers.may_teach(peer)
-
-    def report_fault(self) -> None:
-        """Count a try that ended by a fault of ours."""
-        self.metrics.filter_failed("error")
 
     def feedback_refused(
         self,
@@ -182,7 +155,7 @@ class MessageHandler:
         try:
             check = await self.try_check(message, recipients, sender)
         except Exception as error:
-            is_expected = is_request_error(error)
+            is_expected = isinstance(error, REQUEST_ERRORS)
             self._observer.filter_failed("store" if is_expected else "error")
             self._observer.delivered(self._listener_name, "none")
             if is_expected:

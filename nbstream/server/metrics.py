@@ -6,10 +6,10 @@ The names of metrics and of the fields of lines are a contract.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     from nbstream.filter.metrics import FilterMetrics
     from nbstream.metrics import MetricsRegistry
     from nbstream.policy.sender_lists import ListDecision
+    from nbstream.policy.verdict import Action
 
 _log = logging.getLogger(__name__)
 
+MetricT = TypeVar("MetricT", Counter, Gauge)
+
 _RELAY_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0)
+
+
+def _children(kind: Callable[..., MetricT], *arguments: Any, **options: Any) -> Callable[..., MetricT]:
+    """Return what finds the children of a new metric by their labels.
+
+    A look-up by prometheus_client takes longer than the count itself: each child is looked up once.
+    """
+    return cache(kind(*arguments, **options).labels)
 
 
 class DeliveryMetrics:
@@ -35,28 +46,32 @@ class DeliveryMetrics:
     def __init__(self, registry: MetricsRegistry, filter_metrics: FilterMetrics) -> None:
         self._registry = registry
         self.filter_metrics = filter_metrics
-        self._messages = Counter(
+        self._messages = _children(
+            Counter,
             "nbstream_messages",
             "Messages checked and answered, by listener and verdict; the verdict is none if the check failed, "
             "and canary for a message from nbstream doctor.",
             ["listener", "verdict"],
             registry=registry.counts,
         )
-        self._connections = Counter(
+        self._connections = _children(
+            Counter,
             "nbstream_connections",
             "Connections by listener and outcome: accepted, or refused (the listener is full or shutting down). "
             "The metrics listener is not counted.",
             ["listener", "outcome"],
             registry=registry.counts,
         )
-        self._open_connections = Gauge(
+        self._open_connections = _children(
+            Gauge,
             "nbstream_connections_open",
             "Open connections, by listener. The metrics listener is not counted.",
             ["listener"],
             registry=registry.counts,
             multiprocess_mode="livesum",
         )
-        self._actions = Counter(
+        self._actions = _children(
+            Counter,
             "nbstream_actions",
             "Decisions by action; a message to recipients with different actions counts once for each action.",
             ["action"],
@@ -74,7 +89,8 @@ class DeliveryMetrics:
             buckets=_RELAY_BUCKETS,
             registry=registry.counts,
         )
-        self._observed = Counter(
+        self._observed = _children(
+            Counter,
             "nbstream_observed_actions",
             "Actions that would have been taken if headers.mode were not observe.",
             ["action"],
@@ -88,7 +104,8 @@ class DeliveryMetrics:
             ["kind", "owner"],
             registry=registry.counts,
         )
-        self._relay_replies = Counter(
+        self._relay_replies = _children(
+            Counter,
             "nbstream_relay_replies",
             "The next hop's replies to messages, by code; none if it disconnected.",
             ["code"],
@@ -121,17 +138,10 @@ class DeliveryMetrics:
         for reason in ("store", "error"):
             self._failures.labels(reason)
         for action in ActionKind:
-            self._actions.labels(str(action))
-            self._observed.labels(str(action))
+            self._actions(str(action))
+            self._observed(str(action))
         for name, owner in product(LIST_DECISIONS, LIST_OWNERS):
             self._list_decisions.labels(name, str(owner))
-        # A look-up of a child by its labels takes longer than the count itself: each child is looked up once.
-        self._connection_counter = cache(self._connections.labels)
-        self._open_gauge = cache(self._open_connections.labels)
-        self._verdict_counter = cache(self._messages.labels)
-        self._action_counter = cache(self._actions.labels)
-        self._observed_counter = cache(self._observed.labels)
-        self._reply_counter = cache(self._relay_replies.labels)
 
     def verdicts(self) -> Mapping[str, int]:
         """Return the numbers of messages checked since the start, by verdict, of all listeners and processes."""
@@ -139,23 +149,23 @@ class DeliveryMetrics:
 
     def listener_opened(self, listener: str) -> None:
         """Begin to count a listener's connections at 0: Prometheus sees an increase only between two scrapes."""
-        self._open_gauge(listener)
+        self._open_connections(listener)
         for outcome in ("accepted", "refused"):
-            self._connections.labels(listener, outcome)
+            self._connections(listener, outcome)
 
     def connected(self, listener: str, accepted: bool) -> None:
         """Count a client that connected to a listener, and was accepted or turned away."""
-        self._connection_counter(listener, "accepted" if accepted else "refused").inc()
+        self._connections(listener, "accepted" if accepted else "refused").inc()
         if accepted:
-            self._open_gauge(listener).inc()
+            self._open_connections(listener).inc()
 
     def disconnected(self, listener: str) -> None:
         """Note that a connection to a listener that was accepted is closed."""
-        self._open_gauge(listener).dec()
+        self._open_connections(listener).dec()
 
     def delivered(self, listener: str, verdict: str) -> None:
         """Count one message that was checked and answered."""
-        self._verdict_counter(listener, verdict).inc()
+        self._messages(listener, verdict).inc()
 
     def answered(
         self,
@@ -188,13 +198,11 @@ class DeliveryMetrics:
         }
         _log.info("message", extra=event_fields(**fields))
 
-    def action_taken(self, action: str) -> None:
-        """Count an action that was decided for some recipients of a message."""
-        self._action_counter(action).inc()
-
-    def action_observed(self, action: str) -> None:
-        """Count an action that a trial did not take."""
-        self._observed_counter(action).inc()
+    def action_decided(self, action: Action, observed: Action | None) -> None:
+        """Count the action for some recipients of a message, and the one that a trial did not take."""
+        self._actions(str(action.kind)).inc()
+        if observed:
+            self._observed(str(observed.kind)).inc()
 
     def list_decided(self, decision: ListDecision) -> None:
         """Count what a sender list said of a message, for some of its recipients."""
@@ -208,7 +216,7 @@ class DeliveryMetrics:
         """Count the next hop's replies to a message, and the seconds that they took."""
         self._relay_seconds.observe(seconds)
         for code in codes:
-            self._reply_counter(code).inc()
+            self._relay_replies(code).inc()
 
     def quarantine_swept(self, remaining: int, removed: int, usage: QuarantineUsage) -> None:
         """Note the messages in the quarantine now and their room, and count those removed for their age."""

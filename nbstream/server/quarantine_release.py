@@ -183,15 +183,12 @@ def shown_text(message: Message) -> ShownText:
     for part in message.parts:
         if part.content_type not in _SHOWN_TYPES or part.disposition == "attachment":
             continue
-        text = _html_text(part.text) if part.content_type == "text/html" else part.text
+        text = part.text
+        if part.content_type == "text/html":  # what finds the tags knows them in lower case alone
+            text = html.visible_text(_TAG.sub(lambda tag: tag[0].lower(), text))
         if room:
             parts.append(text[:room])
         if text[room:].strip():
             return ShownText(fields, tuple(parts), is_cut=True)
         room = max(0, room - len(text))
     return ShownText(fields, tuple(parts), is_cut=False)
-
-
-def _html_text(source: str) -> str:
-    """Return the text of an HTML source; what finds the tags knows them in lower case alone."""
-    return html.visible_text(_TAG.sub(lambda tag: tag[0].lower(), source))

@@ -25,7 +25,7 @@ from nbstream.server.api_json import HttpProblem
 from nbstream.server.http.access import is_equal
 from nbstream.server.http.listener import RouteTable, last_segment
 from nbstream.server.http.responses import RequestRefused, error_problem
-from nbstream.server.message_service import is_request_error
+from nbstream.server.message_service import REQUEST_ERRORS
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.web.areas import FAVICON_PATH, PREFIX
 from nbstream.web.forms import read_query, receive_form, well_formed
@@ -151,7 +151,7 @@ class WebServer:
         except RequestRefused as refused:
             return self._refusal_page(request, refused.problem, session, close=refused.close, allow=refused.allow)
         except NbstreamError as error:
-            if not is_request_error(error):
+            if not isinstance(error, REQUEST_ERRORS):
                 _log.exception("http: a request failed")
             problem = error_problem(error)
             if isinstance(error, StoreUnavailable):

@@ -32,7 +32,7 @@ from nbstream.doctor.examination import Site
 from nbstream.findings import Finding
 from nbstream.listeners import http, stream
 from nbstream.listeners.milter import probe_milter
-from nbstream.listeners.smtp import probe_lmtp
+from nbstream.listeners.smtp import probe_smtp
 from nbstream.listeners.smtp.settings import TlsMode
 from nbstream.listeners.stream import STREAM
 from nbstream.server import probe
@@ -161,7 +161,7 @@ async def test_smtp_and_lmtp_are_asked_on_every_way(
 async def test_an_lmtp_server_is_greeted_as_one(tmp_path: Path) -> None:
     async with server(tmp_path / "s", b"220 mx LMTP\r\n", b"250 mx\r\n", b"221 bye\r\n") as address:
         reader, writer = await connections.connect(address)
-        found = await probe_lmtp(Conversation("lmtp", address, reader, writer))
+        found = await probe_smtp("LHLO", Conversation("lmtp", address, reader, writer))
         writer.close()
 
     assert "LHLO" in the(found, probe.WORKS).what

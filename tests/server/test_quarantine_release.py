@@ -47,7 +47,7 @@ def script(text: str) -> str:
 
 
 async def put(path: pathlib.Path) -> tuple[Quarantine, QuarantineFile]:
-    folder = Quarantine(path / "q")
+    folder = Quarantine(path / "Quarantine")
     assert await folder.write([(QuarantineNote("a" * 24, "spam", 0.9, "", ENVELOPE), b"", CONTENT)]) is None
     (message,) = folder.messages()
     return folder, message
@@ -133,15 +133,12 @@ async def test_a_message_whose_reply_never_came_stays_in_doubt(
 async def test_after_a_killed_release_the_message_is_delivered_again_only_on_purpose(
     play: Play, tmp_path: pathlib.Path, redis_binary: pathlib.Path
 ) -> None:
-    folder, message = await put(tmp_path)
+    folder, message = await put(tmp_path / "state")
     server = await play(
         script(BEGUN + "S: 250 ok\nC: DATA\nS: 354 go\nC: some\nS: nothing"), script(BEGUN + TAKEN)
     )
     config = tmp_path / "nb.yaml"
-    config.write_text(
-        f"state_dir: {tmp_path / 'state'}\nquarantine: {{path: {message.path.parents[1]}}}\n"
-        f"relay: {{next_hop: 'smtp://127.0.0.1:{server.port}'}}\n"
-    )
+    config.write_text(f"state_dir: {tmp_path / 'state'}\nrelay: {{next_hop: 'smtp://127.0.0.1:{server.port}'}}\n")
     words = (sys.executable, "-m", "nbstream.cli", "quarantine", "release", message.id, "-c", str(config))
 
     killed = await asyncio.create_subprocess_exec(*words, stdout=DEVNULL)

@@ -17,7 +17,7 @@ from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.correspondents.settings import CorrespondentsSettings
 from nbstream.delivery.settings import QuarantineSettings, RelaySettings, ServerNextHopSetting
 from nbstream.listeners.dovecot import DovecotListenerSettings
-from nbstream.listeners.http.settings import HttpListenerSettings, MetricsListenerSettings
+from nbstream.listeners.http import HttpListenerSettings, MetricsListenerSettings
 from nbstream.listeners.milter import MilterListenerSettings
 from nbstream.listeners.smtp.settings import LmtpListenerSettings, SmtpListenerSettings
 from nbstream.listeners.spamd import SpamdListenerSettings
@@ -220,11 +220,13 @@ class Settings(Section):
 
     @field_validator("relay")
     @classmethod
-    def _next_hop_is_another_server(cls, value: RelaySettings, info: ValidationInfo) -> RelaySettings:
-        listeners = info.data.get("listeners")
-        if listeners is None or not isinstance(value.next_hop, ServerNextHopSetting):
+    def _next_hop_is_another_place(cls, value: RelaySettings, info: ValidationInfo) -> RelaySettings:
+        listeners, state = info.data.get("listeners"), info.data.get("state_dir")
+        if not isinstance(value.next_hop, ServerNextHopSetting):
+            if state and value.next_hop.path == state / "Quarantine":
+                raise ValueError("next_hop must be another folder than the quarantine")
             return value
-        for name, own in listeners.listen_addresses:
+        for name, own in listeners.listen_addresses if listeners else ():
             if own.is_reached_at(value.next_hop.address):
                 raise ValueError(f"next_hop must be another server: listeners.{name}.listen is this daemon's own")
         return value
@@ -266,17 +268,6 @@ class Settings(Section):
         problems = inheritance.rule_problems(value, info.data.get("verdict"))
         if problems:
             raise located_error(problems)
-        return value
-
-    @field_validator("quarantine")
-    @classmethod
-    def _quarantine_is_not_maildir(cls, value: QuarantineSettings, info: ValidationInfo) -> QuarantineSettings:
-        relay, state = info.data.get("relay"), info.data.get("state_dir")
-        if relay is None or state is None or isinstance(relay.next_hop, ServerNextHopSetting):
-            return value
-        if value.folder(state) == (relay.next_hop.path or state / "Maildir"):
-            path = str(value.path) if value.path else None
-            raise located_error([(("path",), "must be another folder than the Maildir of relay.next_hop", path)])
         return value
 
     _source: Path | None = PrivateAttr(default=None)
@@ -342,7 +333,7 @@ class Settings(Section):
     @property
     def quarantine_folder(self) -> Path:
         """The Maildir of the quarantine."""
-        return self.quarantine.folder(self.state_dir)
+        return self.state_dir / "Quarantine"
 
     def with_source(self, source: Path) -> Settings:
         """Return the same settings with ``source`` as the file that they were read from."""

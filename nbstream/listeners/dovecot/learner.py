@@ -85,22 +85,14 @@ class SpoolMetrics:
         # One worker measures; when it has ended, another one does.
         return Gauge(f"nbstream_spool_{name}", text, registry=registry.counts, multiprocess_mode="livemostrecent")
 
-    def spooled(self) -> None:
-        """Count a message that is in the spool."""
-        self._messages.labels("spooled").inc()
-
-    def spool_refused(self) -> None:
-        """Count a message that was not taken."""
-        self._messages.labels("refused").inc()
+    def count(self, outcome: str) -> None:
+        """Count a message that is in the spool, was refused or was set aside."""
+        self._messages.labels(outcome).inc()
 
     def learned_from_spool(self, seconds: float) -> None:
         """Count a message that was learned so many seconds after it had come."""
-        self._messages.labels("learned").inc()
+        self.count("learned")
         self._delay.observe(seconds)
-
-    def set_aside(self) -> None:
-        """Count a message that was set aside."""
-        self._messages.labels("failed").inc()
 
     def backlog_measured(self, backlog: SpoolBacklog) -> None:
         """Note how much waits."""
@@ -180,7 +172,7 @@ class SpoolLearner:
         """
         if entry.tries >= MAX_TRIES:
             await self._spool.set_aside(entry)
-            self._observer.set_aside()
+            self._observer.count("failed")
             fields = event_fields(listener="dovecot", label=entry.message.label, actor=entry.message.actor)
             _log.error("a spooled message cannot be learned and was set aside", extra=fields)
             return False
@@ -197,7 +189,7 @@ class SpoolLearner:
             await self._pause(backoff.next_wait())
             return False
         except Exception as error:  # noqa: BLE001 - a fault in one message must not stop the others
-            self._message_service.report_fault()
+            self._message_service.metrics.filter_failed("error")
             _log.error("dovecot: a lesson failed: %s", error, exc_info=True)
             await self._pause(backoff.next_wait())
             return False

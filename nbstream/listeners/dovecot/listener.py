@@ -102,7 +102,7 @@ class DovecotListener:
         actor = await self._actor(user, event.user)
         label = self._label(event.arguments)
         problem = None
-        if not self.service.may_teach(Peer()):
+        if not self.service.teachers.may_teach(Peer()):
             problem = "its sender is not allowed to teach"
         elif not self.service.runtime.knows_teacher(user_of_actor(actor)):
             problem = "users have own models, and the address of this user is unknown: see own_models.domain"
@@ -117,11 +117,11 @@ class DovecotListener:
             async with asyncio.timeout(self.service.limits.message_timeout_seconds):
                 await self._spool.add(SpooledFeedback(label, actor, int(time.time()), event.content))
         except OSError as error:  # also TimeoutError: the disk does not answer
-            self._observer.spool_refused()
+            self._observer.count("refused")
             problem = str(error) or "the disk did not respond in time"
             _log.error("dovecot: a message was not accepted: %s", problem, extra=event_fields(actor=actor))
             return REFUSED
-        self._observer.spooled()
+        self._observer.count("spooled")
         self._learner.wake()
         milliseconds = round((time.perf_counter() - started) * 1000, 2)
         fields = event_fields(

@@ -86,7 +86,8 @@ class Spool:
 
     async def put_back(self, entry: SpoolEntry) -> None:
         """Leave an entry for another attempt, and do not count this one."""
-        await self._state.write_soon(partial(_put_back, entry))
+        query = "UPDATE spooled SET tries = ? WHERE id = ?"
+        await self._state.write_soon(lambda database: database.execute(query, (entry.tries, entry.id)))
 
     async def set_aside(self, entry: SpoolEntry) -> None:
         """Keep an entry among those that failed, and remove it from those that wait."""
@@ -116,10 +117,6 @@ def _take(learned: SpoolEntry | None, database: sqlite3.Connection) -> SpoolEntr
     number, *message, tries, was_tried = row
     database.execute("UPDATE spooled SET tries = tries + 1, was_tried = 1 WHERE id = ?", (number,))
     return SpoolEntry(number, SpooledFeedback(*message), tries, bool(was_tried))
-
-
-def _put_back(entry: SpoolEntry, database: sqlite3.Connection) -> None:
-    database.execute("UPDATE spooled SET tries = ? WHERE id = ?", (entry.tries, entry.id))
 
 
 def _remove(entry: SpoolEntry, database: sqlite3.Connection) -> None:

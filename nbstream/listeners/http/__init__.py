@@ -1,11 +1,26 @@
-"""The HTTP listener: its own API, the API of rspamd, and the metrics. Here is how ``nbstream doctor`` asks it."""
+"""The HTTP listener: its own API, the API of rspamd, and the metrics.
+
+Here are its settings, and how ``nbstream doctor`` asks it.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationInfo, field_validator
+
+from nbstream.addresses import TcpAddress, UnixAddress
 from nbstream.findings import problem, warning
+from nbstream.settings.values import (
+    Networks,
+    PasswordFile,
+    SecretFile,
+    Section,
+    TcpAddressSetting,
+    TcpOrUnixAddressSetting,
+    read_network,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,3 +71,54 @@ async def _get(conversation: Conversation, path: str) -> tuple[int, bytes]:
     words = head.split(b" ", 2)
     is_http = len(words) == 3 and words[0].startswith(b"HTTP/1.") and words[1].isdigit()
     return (int(words[1]), body) if is_http else (0, body)
+
+
+class HttpListenerSettings(Section):
+    """The HTTP listener. Other machines reach it only with a password.
+
+    Where ``write_password_file`` is set, it is for teaching, and ``password_file`` is for all else. Peers in
+    ``allow_from`` need neither.
+    """
+
+    password_file: PasswordFile | None = None
+    """A file with the password of this listener (``Authorization: Bearer`` or ``Password:``), also for the
+    page. It must be set if the listener can be reached from other machines.
+    """
+
+    listen: TcpOrUnixAddressSetting = TcpAddress("127.0.0.1", 11334)
+    """Where the listener accepts connections."""
+
+    write_password_file: PasswordFile | None = None
+    """A file with another password, which is needed to teach and may also read. Without it ``password_file`` is
+    for both.
+    """
+
+    allow_from: Networks = (read_network("127.0.0.0/8"), read_network("::1/128"))
+    """The networks whose peers need no password, unless a proxy names another client in ``X-Forwarded-For``. To
+    teach over TCP without a password a peer must be in ``feedback.allow_from`` too.
+    """
+
+    @field_validator("listen")
+    @classmethod
+    def _password_beyond_loopback(
+        cls, value: TcpAddress | UnixAddress, info: ValidationInfo
+    ) -> TcpAddress | UnixAddress:
+        # No entry means that password_file was refused itself: one problem, one line.
+        if info.data.get("password_file", "refused") is None and not value.is_loopback:
+            raise ValueError("must be a loopback address, or listeners.http.password_file must be set")
+        return value
+
+    @field_validator("write_password_file")
+    @classmethod
+    def _write_password_needs_password(cls, value: SecretFile | None, info: ValidationInfo) -> SecretFile | None:
+        # Without a password for reading, anybody could read from other machines.
+        if value and info.data.get("password_file", "refused") is None:
+            raise ValueError("must be left out where listeners.http.password_file is")
+        return value
+
+
+class MetricsListenerSettings(Section):
+    """A listener for ``/metrics`` alone, for a scraper on another machine."""
+
+    listen: TcpAddressSetting
+    """Where the listener accepts connections."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,8 @@ from aiohttp import web
 
 from nbstream.bayes.columns import CLASSES
 from nbstream.server import api_json
-from nbstream.server.http.listener import AccessLevel, Route, last_segment
+from nbstream.server.http.access import Role
+from nbstream.server.http.listener import Route, last_segment
 from nbstream.server.http.responses import RequestRefused, json_response
 
 if TYPE_CHECKING:
@@ -76,11 +78,11 @@ class ApiV1:
         """Return the route of each handler."""
         return (
             Route("POST", "/v1/check", self._check),
-            Route("POST", "/v1/learn", self._learn, AccessLevel.TEACH),
-            Route("POST", "/v1/unlearn", self._unlearn, AccessLevel.TEACH),
+            Route("POST", "/v1/learn", self._learn, Role.TEACH),
+            Route("POST", "/v1/unlearn", partial(self._teach, label=None), Role.TEACH),
             Route("GET", "/v1/messages/{id}", self._message),
             Route("GET", "/v1/model", self._model),
-            Route("GET", "/v1/openapi.json", self._describe, AccessLevel.OPEN),
+            Route("GET", "/v1/openapi.json", self._describe, None),
         )
 
     async def _check(self, request: web.BaseRequest) -> web.Response:
@@ -96,9 +98,6 @@ class ApiV1:
         if len(labels) != 1 or labels[0] not in class_names:
             raise RequestRefused(400, f"label must be one of {', '.join(class_names)}")
         return await self._teach(request, labels[0])
-
-    async def _unlearn(self, request: web.BaseRequest) -> web.Response:
-        return await self._teach(request, None)
 
     async def _teach(self, request: web.BaseRequest, label: str | None) -> web.Response:
         async with self._body_reader.read(request) as content:

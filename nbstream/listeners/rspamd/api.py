@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -12,8 +13,8 @@ from nbstream.listeners.http.api_v1 import ApiLookups, actor_of_request
 from nbstream.listeners.rspamd import codec as rspamd
 from nbstream.policy.sender_lists import Sender
 from nbstream.server.connections import Peer
-from nbstream.server.http.access import requesters
-from nbstream.server.http.listener import AccessLevel, HealthStatus, Route
+from nbstream.server.http.access import Role, requesters
+from nbstream.server.http.listener import HealthStatus, Route
 from nbstream.server.http.responses import RequestRefused, json_response
 
 if TYPE_CHECKING:
@@ -55,17 +56,17 @@ class RspamdApi:
         """Return the route of each handler."""
         return (
             Route("POST", "/checkv2", self._check),
-            Route("POST", "/learnspam", self._learn_spam, AccessLevel.TEACH),
-            Route("POST", "/learnham", self._learn_ham, AccessLevel.TEACH),
-            Route("POST", "/learnclass", self._learn_class, AccessLevel.TEACH),
+            Route("POST", "/learnspam", partial(self._learn, label="spam"), Role.TEACH),
+            Route("POST", "/learnham", partial(self._learn, label="ham"), Role.TEACH),
+            Route("POST", "/learnclass", self._learn_class, Role.TEACH),
             Route("GET", "/stat", self._stat),
             Route("GET", "/history", self._history),
             Route("GET", "/symbols", self._symbols),
             Route("GET", "/counters", self._counters),
             Route("GET", "/auth", self._auth),
-            Route("GET", "/ping", self._ping, AccessLevel.OPEN),
-            Route("GET", "/healthy", self._healthy, AccessLevel.OPEN),
-            Route("GET", "/ready", self._ready, AccessLevel.OPEN),
+            Route("GET", "/ping", self._ping, None),
+            Route("GET", "/healthy", self._healthy, None),
+            Route("GET", "/ready", self._ready, None),
         )
 
     async def _check(self, request: web.BaseRequest) -> web.Response:
@@ -79,12 +80,6 @@ class RspamdApi:
             header_policy = handler.runtime.header_policy
             edits, acts = header_policy.edits(check), not header_policy.observes
             return json_response(rspamd.check_to_json(check, edits, message, seconds, acts=acts))
-
-    async def _learn_spam(self, request: web.BaseRequest) -> web.Response:
-        return await self._learn(request, "spam")
-
-    async def _learn_ham(self, request: web.BaseRequest) -> web.Response:
-        return await self._learn(request, "ham")
 
     async def _learn_class(self, request: web.BaseRequest) -> web.Response:
         label = request.headers.get(rspamd.CLASS_FIELD, "")
@@ -110,7 +105,7 @@ class RspamdApi:
         return json_response(rspamd.status_to_json(status, self._version, self._uptime, self._verdicts()))
 
     async def _auth(self, _: web.BaseRequest) -> web.Response:
-        return json_response(rspamd.login_to_json(self._version, self._uptime))
+        return json_response({"auth": "ok", "version": self._version, "uptime": int(self._uptime)})
 
     async def _counters(self, _: web.BaseRequest) -> web.Response:
         return json_response(rspamd.counters_to_json(self._verdicts()))

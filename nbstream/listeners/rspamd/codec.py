@@ -98,7 +98,10 @@ def check_to_json(
         "time_real": seconds,
         "milter": {
             "remove_headers": dict.fromkeys(edits.removed_names, 0),
-            "add_headers": _added_fields(edits),
+            # Each is unfolded to one line, because not every client folds them again.
+            "add_headers": {
+                name: {"value": value.replace("\r\n\t", " "), "order": 0} for name, value in edits.added
+            },
         },
     }
 
@@ -110,11 +113,6 @@ def _requested_action(verdict: Verdict, edits: HeaderEdits, message: Message) ->
         return {"action": action}
     field = message.find_field("subject")
     return {"action": REWRITE_SUBJECT, "subject": f"{edits.subject_tag} {field.text if field else ''}".rstrip()}
-
-
-def _added_fields(edits: HeaderEdits) -> dict[str, Any]:
-    """Return the added fields, each unfolded to one line, because not every client folds them again."""
-    return {name: {"value": value.replace("\r\n\t", " "), "order": 0} for name, value in edits.added}
 
 
 def thresholds_to_json(thresholds: Thresholds) -> dict[str, float]:
@@ -203,11 +201,6 @@ def symbols_to_json() -> list[dict[str, Any]]:
         for name, description in dict.fromkeys(_SYMBOLS.values())
     ]
     return [{"group": "nbstream", "rules": rules}]
-
-
-def login_to_json(version: str, uptime: float) -> dict[str, Any]:
-    """Return the answer to ``/auth``, by which ``rspamc uptime`` asks."""
-    return {"auth": "ok", "version": version, "uptime": int(uptime)}
 
 
 def counters_to_json(verdicts: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -1,8 +1,12 @@
-"""The SMTP and LMTP listeners: mail comes in, gets its verdict, and goes on. Their probes and their entries."""
+"""The SMTP and LMTP listeners: mail comes in, gets its verdict, and goes on.
+
+Here are their probes and their entries.
+"""
 
 from __future__ import annotations
 
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.server.listener import Listener, ListenerContext, ListenerEntry
@@ -19,17 +23,8 @@ if TYPE_CHECKING:
 _MAX_REPLY_LINES = 100
 
 
-async def probe_smtp(conversation: Conversation) -> Sequence[Finding]:
-    """EHLO and QUIT."""
-    return await _probe_smtp(conversation, "EHLO")
-
-
-async def probe_lmtp(conversation: Conversation) -> Sequence[Finding]:
-    """LHLO and QUIT."""
-    return await _probe_smtp(conversation, "LHLO")
-
-
-async def _probe_smtp(conversation: Conversation, verb: str) -> Sequence[Finding]:
+async def probe_smtp(verb: str, conversation: Conversation) -> Sequence[Finding]:
+    """EHLO or LHLO, and QUIT."""
     refusal = await begin_smtp(conversation, verb)
     if refusal is None:
         conversation.send(b"QUIT\r\n")
@@ -83,8 +78,10 @@ def _make(section: MailListenerSettings, context: ListenerContext) -> Listener:
 SMTP = ListenerEntry(
     "smtp",
     _make,
-    probe_smtp,
+    partial(probe_smtp, "EHLO"),
     message_timeout_seconds=1800,  # for each message; RFC 5321 4.5.3.2 asks for 5 minutes between commands
     binds_all_addresses=True,
 )
-LMTP = ListenerEntry("lmtp", _make, probe_lmtp, message_timeout_seconds=1800, binds_all_addresses=True)
+LMTP = ListenerEntry(
+    "lmtp", _make, partial(probe_smtp, "LHLO"), message_timeout_seconds=1800, binds_all_addresses=True
+)

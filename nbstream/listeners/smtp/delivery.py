@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.delivery.maildir import DELIVERED_REPLY, MaildirNextHop
@@ -25,60 +24,38 @@ from nbstream.mail.header_edits import edit_message
 from nbstream.policy.sender_lists import Sender
 from nbstream.policy.verdict import ActionKind
 from nbstream.server.decisions import Decider
+from nbstream.server.feedback_mailbox import FeedbackMailbox
 from nbstream.server.smtp_replies import ACCEPTED, error_reply, refusal
 from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nbstream.delivery.maildir import MaildirDraft
     from nbstream.delivery.next_hop import NextHop, Transaction
     from nbstream.delivery.quarantine import Quarantine, QuarantinePart
-    from nbstream.filter import Check
     from nbstream.server.decisions import DecidedRecipients, Decision
-    from nbstream.server.metrics import DeliveryMetrics
-    from nbstream.server.runtime import Runtime
+    from nbstream.server.message_service import MessageService
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryResult:
-    """The replies to the client, and the check, with the verdict of the mildest policy where there are several.
-
-    The check is None where there was none.
-    """
-
-    replies: DataReplies
-    check: Check | None = None
-
-    @property
-    def replies_with_verdict(self) -> DataReplies:
-        """The replies with the verdict after each, for programs that ask for it."""
-        check = self.check
-        if check is None:
-            return self.replies
-        verdict = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
-        return DataReplies(tuple(SmtpReply(reply.code, reply.text + verdict) for reply in self.replies.replies))
 
 
 class Delivery:
     """Takes complete messages from a listener to the next hop, to another address, or into the quarantine.
 
+    It goes by the present runtime of the ``service``; ``feedback`` is for mail to the feedback addresses.
     ``replies_to_each``: a client gets a reply for each recipient, as in LMTP.
     """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        next_hop: NextHop,
-        quarantine: Quarantine,
-        observer: DeliveryMetrics,
-        *,
-        replies_to_each: bool = False,
+        self, service: MessageService, next_hop: NextHop, quarantine: Quarantine, *, replies_to_each: bool = False
     ) -> None:
+        runtime, observer = service.runtime, service.metrics
+        self.feedback = FeedbackMailbox(runtime, observer.filter_metrics)
         # With a Maildir the recipients of one message can be treated differently.
         can_differ = isinstance(next_hop, MaildirNextHop)
         self._decisions = Decider(runtime, observer, can_differ=can_differ, can_refuse_some=replies_to_each)
+        self._listener_name = service.name
         self._next_hop = next_hop
         self._quarantine = quarantine
         self._observer = observer
@@ -91,21 +68,23 @@ class Delivery:
         content: bytes,
         envelope: Envelope,
         transaction: Transaction,
-        listener: str,
         origin: Mapping[str, str],
         client: str = "",
-    ) -> DeliveryResult:
-        """Check ``content`` (CRLF line ends) and send it on.
+        *,
+        shows_verdict: bool = False,
+    ) -> DataReplies:
+        """Check ``content`` (CRLF line ends) and send it on; return the replies to the client.
 
         ``transaction`` is that of the next hop, with the recipients, and is closed in every case. ``origin`` are
         fields for the log that say where the message comes from, and ``client`` is the address of the host that
-        brought it to our mail server, empty where it is not known. Raises nothing but cancellation.
+        brought it to our mail server, empty where it is not known. ``shows_verdict``: the verdict of the mildest
+        policy stands after each reply. Raises nothing but cancellation.
         """
         started = time.perf_counter()
         decided: Decision | None = None
         try:
             sender = Sender(envelope.sender.address, client)
-            decided = await self._decisions.decide(content, sender, envelope.recipients, listener)
+            decided = await self._decisions.decide(content, sender, envelope.recipients, self._listener_name)
             del content  # of a message with fields of ours there is a copy now
             replies = await self._send(decided, envelope, transaction)
         except NbstreamError as error:
@@ -118,8 +97,12 @@ class Delivery:
         check = decided.check if decided else None
         details = decided.log_details if decided else {"action": None, "policy": None}
         seconds = time.perf_counter() - started
-        self._observer.answered(listener, check, seconds, **details, reply=str(replies), **origin)
-        return DeliveryResult(self._public_replies(replies), check)
+        self._observer.answered(self._listener_name, check, seconds, **details, reply=str(replies), **origin)
+        replies = self._public_replies(replies)
+        if check is None or not shows_verdict:
+            return replies
+        verdict = f" nbstream id={check.id} verdict={check.verdict} probability={check.probability:.6f}"
+        return DataReplies(tuple(SmtpReply(reply.code, reply.text + verdict) for reply in replies.replies))
 
     async def _send(self, decided: Decision, envelope: Envelope, transaction: Transaction) -> DataReplies:
         """Carry the decision out; return one reply, or one for each recipient in the order of the envelope."""
@@ -186,7 +169,8 @@ class Delivery:
         sender: SmtpPath,
         next_hop: MaildirNextHop,
     ) -> SmtpReply:
-        drafts, quarantined = [], list[QuarantinePart]()
+        drafts: list[MaildirDraft] = []
+        quarantined: list[QuarantinePart] = []
         for group in groups:
             if group.action.kind is ActionKind.QUARANTINE:
                 quarantined.append(await _quarantine_part(decided, group, sender))

@@ -30,18 +30,15 @@ from nbstream.listeners.smtp.settings import LmtpListenerSettings, TlsMode
 from nbstream.logs import event_fields
 from nbstream.server import smtp_replies
 from nbstream.server.connections import Peer, RefusingProtocol
-from nbstream.server.feedback_mailbox import FeedbackMailbox
 from nbstream.server.smtp_replies import RELAY_UNAVAILABLE, TEMPORARY_FAILURE, error_reply
 
 if TYPE_CHECKING:
     import asyncio
     import socket
-    import ssl
 
     from nbstream.delivery.next_hop import NextHop, Transaction
     from nbstream.delivery.quarantine import Quarantine
     from nbstream.listeners.smtp.settings import MailListenerSettings
-    from nbstream.server.connections import Teachers
     from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
 
@@ -61,19 +58,6 @@ to the sender: to strangers, who could try a text until it passes.
 _FORWARDED_EXTENSIONS = frozenset({"8BITMIME", "SMTPUTF8", "DSN", "ENHANCEDSTATUSCODES", "PIPELINING", "SIZE"})
 
 
-@dataclass(frozen=True, slots=True)
-class SmtpHandlers:
-    """What becomes of mail: a transaction goes by one set of rules from MAIL to its end.
-
-    ``tls_context`` has the certificate for the next handshake; None where there is no TLS.
-    """
-
-    delivery: Delivery
-    feedback: FeedbackMailbox
-    teachers: Teachers
-    tls_context: ssl.SSLContext | None = None
-
-
 @dataclass(slots=True)
 class MailTransaction:
     """One mail that comes in, with its sender and the recipients that were accepted.
@@ -82,25 +66,16 @@ class MailTransaction:
     has none while the next hop is away, and after a fault: each further RCPT and DATA gets a 451 then. With a mere
     503 at DATA the client would bounce mail whose first recipients were accepted.
 
-    ``wants_verdict``: the client asked for the verdict in the reply, and may see it.
+    It goes by one ``delivery`` from MAIL to its end. ``wants_verdict``: the client asked for the verdict in the
+    reply, and may see it.
     """
 
-    handlers: SmtpHandlers
+    delivery: Delivery
     sender: SmtpPath
     next_hop_transaction: Transaction | None
     feedback_label: str | None = None
     wants_verdict: bool = False
     recipients: list[SmtpPath] = field(default_factory=list)
-
-    @property
-    def has_destination(self) -> bool:
-        """Whether the mail can be relayed or learned."""
-        return self.next_hop_transaction is not None or self.feedback_label is not None
-
-    async def send_to_feedback(self, label: str) -> None:
-        """Make the feedback address of ``label`` the destination."""
-        await self.drop_destination()
-        self.feedback_label = label
 
     async def drop_destination(self) -> None:
         """End the next hop's transaction, and relay and learn nothing."""
@@ -144,7 +119,8 @@ class SmtpSession(SmtpConnection):
             await self._begin_tls()
 
     async def _begin_tls(self) -> None:
-        context = self._listener.handlers.tls_context
+        service = self._listener.service
+        context = service.runtime.tls_contexts.get(service.name)
         assert context is not None
         try:
             await self.start_tls(context)
@@ -211,7 +187,7 @@ class SmtpSession(SmtpConnection):
         await self.send_reply(SmtpReply(250, "\n".join(lines)))
 
     def _offers_starttls(self) -> bool:
-        return self._listener.section.tls.offers_starttls and not self.is_encrypted
+        return self._listener.section.tls in {TlsMode.MAY, TlsMode.REQUIRE} and not self.is_encrypted
 
     async def smtp_STARTTLS(self, arg: str | None) -> None:
         """STARTTLS: go on within TLS, with nothing of what was said before (RFC 3207 4.2).
@@ -300,7 +276,7 @@ class SmtpSession(SmtpConnection):
 
     def _may_see_verdicts(self) -> bool:
         """Whether the peer gets verdicts in replies if it asks for them. A client behind it never does."""
-        return self._forwarded is None and self._listener.handlers.teachers.may_teach(self._peer)
+        return self._forwarded is None and self._listener.service.teachers.may_teach(self._peer)
 
     async def smtp_MAIL(self, arg: str | None) -> None:
         """MAIL: open the next hop's transaction; its refusal is the reply."""
@@ -327,7 +303,7 @@ class SmtpSession(SmtpConnection):
         if size is not None and size > self._listener.service.limits.max_message_bytes:
             return smtp_replies.MESSAGE_TOO_BIG
         sender, wants_verdict = self._without_verdict_parameter(SmtpPath(*path))
-        mail = MailTransaction(self._listener.handlers, sender, None, wants_verdict=wants_verdict)
+        mail = MailTransaction(self._listener.delivery, sender, None, wants_verdict=wants_verdict)
         try:
             mail.next_hop_transaction = await self._listener.next_hop.begin(mail.sender)
         except RelayRefused as refusal:
@@ -358,23 +334,21 @@ class SmtpSession(SmtpConnection):
         if len(mail.recipients) >= self._listener.max_recipients:
             return smtp_replies.TOO_MANY_RECIPIENTS
         recipient = SmtpPath(*path)
-        label = mail.handlers.feedback.label_of(recipient.address)
+        label = mail.delivery.feedback.label_of(recipient.address)
         if label is not None:
             return await self._add_feedback_recipient(mail, label, recipient)
         if mail.feedback_label is not None:
             return smtp_replies.FEEDBACK_MIXED_WITH_MAIL
         if mail.next_hop_transaction is None:
             return RELAY_UNAVAILABLE
-        if mail.recipients and not self._can_answer_each_recipient():
+        # One reply to DATA cannot say two things: the client must learn what became of each recipient.
+        says_both = self.answers_each_recipient or not self._listener.next_hop.answers_each_recipient
+        if mail.recipients and not says_both:
             return smtp_replies.TOO_MANY_RECIPIENTS
         reply = await mail.next_hop_transaction.rcpt(recipient)
         if reply.accepted:
             mail.recipients.append(recipient)
         return reply
-
-    def _can_answer_each_recipient(self) -> bool:
-        """Whether the client learns what became of each recipient: one reply to DATA cannot say two things."""
-        return self.answers_each_recipient or not self._listener.next_hop.answers_each_recipient
 
     async def _add_feedback_recipient(self, mail: MailTransaction, label: str, recipient: SmtpPath) -> SmtpReply:
         if not self._takes_feedback():
@@ -382,16 +356,17 @@ class SmtpSession(SmtpConnection):
         if mail.recipients and mail.feedback_label != label:
             return smtp_replies.FEEDBACK_MIXED_WITH_MAIL
         mail.recipients.append(recipient)
-        await mail.send_to_feedback(label)
+        await mail.drop_destination()
+        mail.feedback_label = label
         return SmtpReply(250, f"2.1.5 Ok, to be learned as {label}")
 
     def _takes_feedback(self) -> bool:
         """Whether feedback is taken now: the right to teach is that of this moment, not that of MAIL."""
-        teachers = self._listener.handlers.teachers
+        teachers = self._listener.service.teachers
         return teachers.may_teach_for(self._peer, self._forwarded_client())
 
     def _refuse_feedback(self, mail: MailTransaction, label: str) -> SmtpReply:
-        return mail.handlers.feedback.refuse(
+        return mail.delivery.feedback.refuse(
             label, self._listener.service.name, self._forwarded_client() or self._peer
         )
 
@@ -404,7 +379,7 @@ class SmtpSession(SmtpConnection):
         if arg:
             await self.send_reply(smtp_replies.SYNTAX_DATA)
             return
-        if not mail.has_destination:
+        if mail.next_hop_transaction is None and mail.feedback_label is None:
             await self._reset()
             await self.send_reply(RELAY_UNAVAILABLE)
             return
@@ -445,7 +420,7 @@ class SmtpSession(SmtpConnection):
                 if not self._takes_feedback():  # any more: a reload may have come since RCPT
                     return DataReplies((self._refuse_feedback(mail, mail.feedback_label),))
                 actor = str(self._forwarded_client() or "") or str(self._peer)
-                reply = await mail.handlers.feedback.learn(
+                reply = await mail.delivery.feedback.learn(
                     incoming.content(),
                     mail.feedback_label,
                     self._listener.service.name,
@@ -457,16 +432,14 @@ class SmtpSession(SmtpConnection):
             assert transaction is not None
             envelope = Envelope(mail.sender, tuple(mail.recipients))
             # Nothing but the delivery holds the content, which may be rewritten there.
-            result = await mail.handlers.delivery.deliver(
+            return await mail.delivery.deliver(
                 incoming.content(),
                 envelope,
                 transaction,
-                self._listener.service.name,
                 self._origin(),
                 self._client(),
+                shows_verdict=mail.wants_verdict and self._may_see_verdicts(),
             )
-            shows_verdict = mail.wants_verdict and self._may_see_verdicts()
-            return result.replies_with_verdict if shows_verdict else result.replies
         finally:
             self.restart_timers()
 
@@ -517,7 +490,7 @@ class SmtpListener:
     """Takes mail. ``service`` has its name and its limits, and ``hostname`` is the one in its greeting.
 
     Recipients beyond ``max_recipients`` are put off, and the client sends to them in a second transaction; RFC
-    5321 4.5.3.1.8 asks for at least 100. ``handlers`` are those of the next transaction.
+    5321 4.5.3.1.8 asks for at least 100. ``delivery`` is that of the next transaction.
     """
 
     def __init__(
@@ -534,7 +507,7 @@ class SmtpListener:
         self.hostname, self.max_recipients = hostname, max_recipients
         self.connections = service.connections()
         self._is_lmtp = isinstance(section, LmtpListenerSettings)
-        self.handlers = self._handlers_now()
+        self.delivery = self._delivery_now()
 
     async def start(self, *sockets: socket.socket) -> None:
         """Serve on these sockets."""
@@ -543,16 +516,10 @@ class SmtpListener:
     def apply(self, runtime: Runtime) -> None:
         """Go by ``runtime`` from the next transaction on, on open connections too."""
         self.service.apply(runtime)
-        self.handlers = self._handlers_now()
+        self.delivery = self._delivery_now()
 
-    def _handlers_now(self) -> SmtpHandlers:
-        runtime, metrics = self.service.runtime, self.service.metrics
-        return SmtpHandlers(
-            Delivery(runtime, self.next_hop, self._quarantine, metrics, replies_to_each=self._is_lmtp),
-            FeedbackMailbox(runtime, metrics.filter_metrics),
-            self.service.teachers,
-            runtime.tls_contexts.get(self.service.name),
-        )
+    def _delivery_now(self) -> Delivery:
+        return Delivery(self.service, self.next_hop, self._quarantine, replies_to_each=self._is_lmtp)
 
     def _accept(self) -> asyncio.BaseProtocol:
         if self.connections.admit():

@@ -28,11 +28,6 @@ class TlsMode(StrEnum):
     REQUIRE = "require"
     IMPLICIT = "implicit"
 
-    @property
-    def offers_starttls(self) -> bool:
-        """Whether a client may send STARTTLS."""
-        return self in {TlsMode.MAY, TlsMode.REQUIRE}
-
 
 def read_listener_tls_mode(value: object) -> TlsMode:
     """Read ``off``, ``may``, ``require`` or ``implicit``. Without quotes ``off`` is a boolean in YAML."""

@@ -37,7 +37,7 @@ from nbstream.policy.feedback_source import actor_of_user, user_of_actor
 from nbstream.policy.header import clues_field_value, comparable_scores
 from nbstream.policy.verdict import Verdict
 from nbstream.server.limits import Reservation
-from nbstream.server.message_service import is_request_error
+from nbstream.server.message_service import REQUEST_ERRORS
 from nbstream.threads import in_thread_if_large
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _actor(peer: Peer, user: str) -> str:
 
 def _log_fault(what: str, error: Exception) -> None:
     """Log a fault in nbstream; the message service has logged any error that a request may end with."""
-    if not is_request_error(error):
+    if not isinstance(error, REQUEST_ERRORS):
         _log.error("spamd: %s failed: %s", what, error, exc_info=True)
 
 
@@ -126,7 +126,7 @@ _LESSON_FAILED = SpamdRefusal(EX_SOFTWARE, "This failed, the log says why")
 
 def lesson_refusal(error: Exception) -> SpamdRefusal:
     """Return the answer to a lesson that ended with ``error``."""
-    if isinstance(error, NbstreamError) and not is_request_error(error) and not error.temporary:
+    if isinstance(error, NbstreamError) and not isinstance(error, REQUEST_ERRORS) and not error.temporary:
         return _LESSON_FAILED
     return _LESSON_PUT_OFF
 
@@ -185,7 +185,7 @@ class SpamdListener:
         if request.tell is TellRequest.NOTHING:
             return wire.render_tell()
         refusal, class_names = None, self.service.runtime.spam_filter.policy.class_names
-        if not self.service.may_teach(peer):
+        if not self.service.teachers.may_teach(peer):
             refusal = _NOT_ALLOWED
         elif request.label and request.label not in class_names:
             text = f"Bad header line: (Message-class must be one of {', '.join(class_names)})"

@@ -26,7 +26,7 @@ from nbstream.listeners.stream import codec as wire
 from nbstream.listeners.stream.queue import ClaimOutcome
 from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
-from nbstream.server.message_service import is_request_error
+from nbstream.server.message_service import REQUEST_ERRORS
 from nbstream.store.backoff import Backoff
 from nbstream.store.cancellation import stop_if_cancelled
 
@@ -242,7 +242,7 @@ class StreamListener:
             answer = wire.with_entry_ids(result.fields, entry.stream_id, entry.fields)
             written = await self._retry_while_unavailable(lambda: self._queue.answer(entry.stream_id, answer))
         except Exception as error:  # noqa: BLE001 - a fault in one entry must not stop the others
-            self._message_service.report_fault()
+            self._message_service.metrics.filter_failed("error")
             _log.error(
                 "an entry failed: %s",
                 error,
@@ -280,7 +280,7 @@ class StreamListener:
         except wire.UnreadableEntry as error:
             return _EntryResult(error=str(error))
         except NbstreamError as error:
-            if is_request_error(error):
+            if isinstance(error, REQUEST_ERRORS):
                 _log.warning("an entry is refused: %s", error)
             else:
                 _log.error(
@@ -384,6 +384,6 @@ def error_text(error: NbstreamError) -> str:
 
     An error that no entry should end with has no row: its text says to try again only if it is temporary.
     """
-    if is_request_error(error):
+    if isinstance(error, REQUEST_ERRORS):
         return table_row(ERROR_TEXTS, type(error))
     return _TEMPORARY_FAILURE if error.temporary else _PERMANENT_FAILURE

@@ -74,24 +74,17 @@ class HttpAccess:
     teachers: Callable[[], Teachers] = Teachers
 
     def role_without_password(self, peer: Peer, fields: HeaderFields) -> Role | None:
-        """Return what a request with these header fields may do without a password, None for nothing."""
-        if not self.needs_no_password(peer, fields):
-            return None
-        teachers = self.teachers()
-        return Role.TEACH if all(map(teachers.may_teach, requesters(peer, fields))) else Role.READ
+        """Return what a request with these header fields may do without a password, None for nothing.
 
-    def needs_no_password(self, peer: Peer, fields: HeaderFields) -> bool:
-        """Return whether the peer and all whose requests it forwards may read without a password.
-
-        It depends on nothing but the peer and ``origin_fields``. A peer on a unix socket was let in by the
-        permissions of the socket.
+        To read, the peer and all whose requests it forwards must be allowed: that depends on nothing but the peer
+        and ``origin_fields``. A peer on a unix socket was let in by the permissions of the socket.
         """
+        involved = list(requesters(peer, fields))
         if peer.address is not None and peer.is_on_this_machine and has_public_name(fields):
-            return False
-        return all(
-            requester.address is None or requester.is_in_networks(self.allow_from)
-            for requester in requesters(peer, fields)
-        )
+            return None
+        if not all(one.address is None or one.is_in_networks(self.allow_from) for one in involved):
+            return None
+        return Role.TEACH if all(map(self.teachers().may_teach, involved)) else Role.READ
 
 
 def origin_fields(fields: Iterable[tuple[str, str]]) -> HeaderFields:
@@ -110,11 +103,6 @@ def offered_passwords(fields: HeaderFields) -> set[str]:
             if scheme.lower() == "bearer":
                 offered.add(token.strip())
     return offered
-
-
-def is_forwarded(fields: HeaderFields) -> bool:
-    """Return whether somebody forwards the request for another one."""
-    return next(_forwarded_addresses(fields), None) is not None
 
 
 def has_public_name(fields: HeaderFields) -> bool:
@@ -320,7 +308,8 @@ def client_of(peer: Peer, fields: HeaderFields, allow_from: Sequence[Network]) -
 def failure_sources(peer: Peer, fields: HeaderFields, allow_from: Sequence[Network]) -> Mapping[str, int]:
     """Return for whom a wrong password is counted, the client first, and how many a minute each may give."""
     client = client_of(peer, fields, allow_from)
-    is_of_another = is_forwarded(fields) or (peer.is_on_this_machine and has_public_name(fields))
+    is_forwarded = next(_forwarded_addresses(fields), None) is not None
+    is_of_another = is_forwarded or (peer.is_on_this_machine and has_public_name(fields))
     if not is_of_another or not _may_be_proxy(peer, allow_from):
         return {_source(client): _MAX_FAILURES}
     proxy = f"{_source(peer)} as proxy"

@@ -13,7 +13,6 @@ import math
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from aiohttp import HttpVersion11, web
@@ -33,7 +32,7 @@ from nbstream.server.http.access import (
 )
 from nbstream.server.http.responses import FAULT, RequestRefused, error_problem, json_response, refusal_response
 from nbstream.server.limits import ListenerLimits
-from nbstream.server.message_service import is_request_error
+from nbstream.server.message_service import REQUEST_ERRORS
 
 if TYPE_CHECKING:
     from nbstream.server.message_service import MessageService
@@ -241,30 +240,17 @@ class HealthStatus:
     degraded: Mapping[str, str]
 
 
-class AccessLevel(Enum):
-    """What a request needs: nothing, the right to read and check, or the right to teach."""
-
-    OPEN = None
-    READ = Role.READ
-    TEACH = Role.TEACH
-
-    def is_given_by(self, role: Role | None) -> bool:
-        """Return whether somebody with this role, or with none, may make the request."""
-        needed = self.value
-        return needed is None or (role is not None and role.includes(needed))
-
-
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The handler of the requests with this method to this path; that of GET answers HEAD as well.
+    """The handler of the requests with this method to this path, as ``RouteTable`` says.
 
-    A path may end with ``{id}``, as ``RouteTable`` says.
+    ``role`` is what a request needs the right to; None for nothing.
     """
 
     method: str
     path: str
     handler: RequestHandler
-    level: AccessLevel = AccessLevel.READ
+    role: Role | None = Role.READ
 
 
 def metrics_route(metrics: Callable[[], bytes]) -> Route:
@@ -310,7 +296,7 @@ def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Rou
         body = {"ready": status.ready, "degraded": dict(status.degraded)}
         return json_response(body, status=200 if status.ready else 503)
 
-    return Route("GET", "/healthz", alive, AccessLevel.OPEN), Route("GET", "/readyz", ready, AccessLevel.OPEN)
+    return Route("GET", "/healthz", alive, None), Route("GET", "/readyz", ready, None)
 
 
 class SubApplication(Protocol):
@@ -410,20 +396,20 @@ class HttpListener:
     def _needs_no_password(
         self, access: HttpAccess, request: web.BaseRequest, route: Route, connection: HttpConnection
     ) -> bool:
-        if route.level is AccessLevel.OPEN:
+        if route.role is None:
             return True
         origin = origin_fields(request.headers.items())
-        if route.level is AccessLevel.READ and origin == connection.trusted_origin:
+        if route.role is Role.READ and origin == connection.trusted_origin:
             return True
         role = access.role_without_password(self._peer(request), origin)
         if role is not None:
             connection.trusted_origin = origin
-        return route.level.is_given_by(role)
+        return role is not None and role.includes(route.role)
 
     async def _check_password(self, access: HttpAccess, request: web.BaseRequest, route: Route) -> None:
         peer, fields = self._peer(request), tuple(request.headers.items())
         refused = RequestRefused(
-            401, f"the password{' for teaching' if route.level is AccessLevel.TEACH else ''} is needed"
+            401, f"the password{' for teaching' if route.role is Role.TEACH else ''} is needed"
         )
         offered = offered_passwords(fields)
         password = "wrong" if offered else "none"
@@ -434,11 +420,11 @@ class HttpListener:
                 refused = RequestRefused(429, "too many wrong passwords, please try again in a minute")
                 password = "not compared"  # noqa: S105 - a word for the log
             else:
-                if route.level.is_given_by(role):
+                if role is not None and (route.role is None or role.includes(route.role)):
                     return
         # Programs such as fail2ban read the address; the path is the route's, not the client's text.
         log_fields = {"peer": str(peer), "path": route.path, "password": password}
-        if route.level is AccessLevel.TEACH and self._message_service is not None:
+        if route.role is Role.TEACH and self._message_service is not None:
             self._message_service.feedback_refused(fields=log_fields)
         else:
             _log.warning("http: a request was refused", extra=event_fields(**log_fields))
@@ -456,7 +442,7 @@ class HttpListener:
         except RequestRefused as refused:
             answer = self._refusal(request, refused.problem, close=refused.close, allow=refused.allow)
         except NbstreamError as error:
-            if not is_request_error(error):
+            if not isinstance(error, REQUEST_ERRORS):
                 _log.exception("http: a request failed")
             answer = self._refusal(request, error_problem(error))
         except ConnectionError:

@@ -16,11 +16,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from nbstream import errors
 from nbstream.errors import NbstreamError, table_row
-from nbstream.mail.lines import ContentBuffer
+from nbstream.mail.lines import ContentBuffer, is_blank
 from nbstream.server import api_json
 from nbstream.server.api_json import HttpProblem, encode_json
 from nbstream.server.limits import BytesInFlight, ListenerLimits, Reservation
-from nbstream.server.message_service import is_request_error
+from nbstream.server.message_service import REQUEST_ERRORS
 
 RETRY_SECONDS = {429: 60, 503: 5}
 """When a client should try again, by the status of the answer."""
@@ -88,7 +88,7 @@ def error_problem(error: NbstreamError) -> HttpProblem:
 
     An error that no request should end with has no row: it is a 503 if it is temporary, else a 500.
     """
-    if is_request_error(error):
+    if isinstance(error, REQUEST_ERRORS):
         return table_row(ERROR_PROBLEMS, type(error))
     return _TEMPORARY_FAILURE if error.temporary else FAULT
 
@@ -101,19 +101,6 @@ _ENCODED_FIELDS = (_COMPRESSION_FIELD, "Key")
 
 _PIECE_BYTES = 1 << 16
 _MAX_WINDOW_BYTES = 8 << 20  # what a decoder of RFC 8878 has to support at least
-
-
-class _IncomingBody:
-    """A body that comes in: its content, its bytes in flight, and whether they are white space alone."""
-
-    def __init__(self, bytes_in_flight: BytesInFlight) -> None:
-        self.content = ContentBuffer()
-        self.reservation = Reservation(bytes_in_flight)
-        self.is_blank = True
-
-    def add(self, piece: bytes) -> None:
-        self.content.append(piece)
-        self.is_blank = self.is_blank and (piece.isspace() or not piece)
 
 
 class BodyReader:
@@ -136,46 +123,46 @@ class BodyReader:
         _refuse_encoded(request, {_COMPRESSION_FIELD} if is_zstd else set())
         if (request.content_length or 0) > self._limits.max_message_bytes:
             raise self._too_large_error()
-        body = _IncomingBody(self._bytes_in_flight)
+        content, reservation = ContentBuffer(), Reservation(self._bytes_in_flight)
         try:
             try:
                 if request.content.is_eof():  # a small body has arrived with its header: there is no wait
-                    self._add_piece(body, request.content.read_nowait())
+                    self._add_piece(content, request.content.read_nowait(), reservation)
                 else:
                     async with asyncio.timeout(self._limits.message_timeout_seconds):
                         async for piece in request.content.iter_any():
-                            self._add_piece(body, piece)
+                            self._add_piece(content, piece, reservation)
             except TimeoutError as error:
                 raise RequestRefused(408, "the request did not arrive in time", close=True) from error
             except (web.RequestPayloadError, HttpProcessingError) as error:
                 raise RequestRefused(400, "the body is not encoded as its header says", close=True) from error
             if is_zstd:
-                await self._decompress(body)
-            if body.is_blank:
+                await self._decompress(content, reservation)
+            body = content.take()
+            if not body[:1].strip() and await asyncio.to_thread(is_blank, body):
                 raise RequestRefused(400, f"the body is empty: it must be {self._content_name}")
-            yield body.content.take()
+            yield body
         finally:
-            body.reservation.release()
+            reservation.release()
 
-    async def _decompress(self, body: _IncomingBody) -> None:
+    async def _decompress(self, content: ContentBuffer, reservation: Reservation) -> None:
         """Put the decompressed content in the place of the compressed one, piece by piece within the limits."""
-        packed = body.content.take()
-        body.reservation.release()
-        body.is_blank = True
+        packed = content.take()
+        reservation.release()
         reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).stream_reader(packed)
         try:
             while piece := reader.read(_PIECE_BYTES):
-                self._add_piece(body, piece)
+                self._add_piece(content, piece, reservation)
                 await asyncio.sleep(0)  # other tasks run between two pieces
         except zstandard.ZstdError as error:
             raise RequestRefused(400, "the body is not compressed as its header says", close=True) from error
 
-    def _add_piece(self, body: _IncomingBody, piece: bytes) -> None:
-        if body.reservation.size + len(piece) > self._limits.max_message_bytes:
+    def _add_piece(self, content: ContentBuffer, piece: bytes, reservation: Reservation) -> None:
+        if reservation.size + len(piece) > self._limits.max_message_bytes:
             raise self._too_large_error()
-        if not body.reservation.add(len(piece)):
+        if not reservation.add(len(piece)):
             raise RequestRefused(503, "too much is being read now, please try again later", close=True)
-        body.add(piece)
+        content.append(piece)
 
     def _too_large_error(self) -> RequestRefused:
         return RequestRefused(

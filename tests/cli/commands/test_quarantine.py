@@ -27,13 +27,13 @@ CONTENT = (
 @pytest.fixture
 def config(tmp_path: File) -> File:
     file = tmp_path / "nb.yaml"
-    file.write_text(f"quarantine: {{path: {tmp_path / 'q'}}}\n")
+    file.write_text(f"state_dir: {tmp_path}\n")
     return file
 
 
 def put(config: File, message_id: str = A, content: bytes = CONTENT) -> None:
     envelope = Envelope(SmtpPath(f"s{NASTY}@x"), (SmtpPath(f"r{NASTY}@x"), SmtpPath("other@x")))
-    waiting = Quarantine(config.parent / "q")
+    waiting = Quarantine(config.parent / "Quarantine")
     note = QuarantineNote(message_id, "spam", 0.98, "*@x", envelope)
     assert asyncio.run(waiting.write([(note, b"", content)])) is None
 
@@ -85,7 +85,7 @@ def test_an_id_must_say_which(config: File, capsys: pytest.CaptureFixture[str], 
 
 def test_a_damaged_file_hinders_no_other(config: File, capsys: pytest.CaptureFixture[str]) -> None:
     put(config, A)
-    (file,) = (config.parent / "q" / "new").iterdir()
+    (file,) = (config.parent / "Quarantine" / "new").iterdir()
     file.write_bytes(b"Subject: x\n\nsomebody wrote this\n")
     put(config, B)
 

@@ -386,7 +386,8 @@ def test_passwords_come_from_files_without_the_line_end(write: Write, password_f
     )
     assert settings.listeners.http
     assert settings.listeners.http.listen == TcpAddress("0.0.0.0", 80)
-    for password in (settings.redis.password, settings.listeners.http.password):
+    assert settings.listeners.http.password_file
+    for password in (settings.redis.password, settings.listeners.http.password_file.secret):
         assert password
         assert password.get_secret_value() == PASSWORD
 
