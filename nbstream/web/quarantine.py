@@ -27,7 +27,7 @@ from nbstream.errors import InputError, NbstreamError, NotReleased, RelayRefused
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_source import Reinforcement
 from nbstream.server.http.responses import error_problem
-from nbstream.server.message_service import is_request_error
+from nbstream.server.message_service import REQUEST_ERRORS
 from nbstream.server.quarantine_release import QuarantineReleaser, shown_text
 from nbstream.store.recent.message_rows import OutcomeKind, address_matches, normalize_address
 from nbstream.web.admin.lesson_sentences import describe_lesson
@@ -399,7 +399,7 @@ def _outcome_of(error: NbstreamError) -> MailOutcome:
 
 def _describe_error(error: NbstreamError) -> str:
     """Return why a message was not released: for an error of a lesson as for any lesson, else in its own words."""
-    if isinstance(error, NotReleased | InputError) or not is_request_error(error):
+    if isinstance(error, NotReleased | InputError) or not isinstance(error, REQUEST_ERRORS):
         return _reason(error)
     return error_problem(error).detail
 
