@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from redis.asyncio import Redis
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import Envelope, NextHop, SmtpPath
-from nbstream.delivery.quarantine import Quarantine, QuarantineNote
+from nbstream.delivery.quarantine import Quarantine, QuarantineFile, QuarantineNote
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
 from nbstream.engine.choice import PYTHON
 from nbstream.filter import FilterPolicy
@@ -21,7 +22,8 @@ from nbstream.mail.message import Message
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.server.message_service import MessageHandler
 from nbstream.store.recent.message_rows import OutcomeKind, normalize_address
-from nbstream.web.quarantine import MailOutcome, MailQuery, UserOf, WebQuarantine
+from nbstream.web import quarantine as web_quarantine
+from nbstream.web.quarantine import MailOrder, MailOutcome, MailQuery, UserOf, WebQuarantine
 from tests.harness.digest_site import without_detail
 from tests.harness.listener_filters import OpenFilter, open_filter
 from tests.harness.mail_server import MailServer, open_mail_server
@@ -162,3 +164,27 @@ async def test_what_the_mail_server_refuses_waits_on(site: Site, reply: str, out
     site.server.reply_to[ANN] = reply
     assert await site.release(ANN, ID) is outcome
     assert site.waits_for == [[ANN, BOB]]
+
+
+@pytest.mark.parametrize("order", MailOrder)
+async def test_a_page_of_a_full_quarantine_opens_a_bounded_number_of_files(
+    site: Site, monkeypatch: pytest.MonkeyPatch, order: MailOrder
+) -> None:
+    """What a page costs, in time and in memory, is bounded by what it opens, whatever waits there."""
+    for number in range(12):
+        await site.hold(ANN, raw=RAW + b"%d" % number)
+    monkeypatch.setattr(web_quarantine, "MAX_READ", 5)
+    opened: list[str] = []
+    open_file = quarantine._open_file
+
+    def counting_open_file(file: QuarantineFile) -> AbstractContextManager[BufferedReader]:
+        opened.append(file.id)
+        return open_file(file)
+
+    monkeypatch.setattr(quarantine, "_open_file", counting_open_file)
+    page = await site.quarantine.list_page(None, MailQuery(sender="nobody@x.example", order=order), 3)
+    assert (page.rows, page.total, page.read_to is None) == ([], 12, False)
+    assert len(opened) == 5
+    page = await site.quarantine.list_page(None, MailQuery(sender="shop@example.net", order=order), 3)
+    assert len(page.rows) == 3
+    assert len(opened) <= 5 + 2 * 5 + 3
