@@ -90,7 +90,6 @@ async def open_site(
     """Run a listener with the page; ``relay`` are values of that section of the configuration."""
 
     def change(values: dict[str, Any]) -> None:
-        values["quarantine"] = {"path": str(folder / "Quarantine")}
         values["actions"] = dict(actions or {})
         values["model"] |= {"classes": list(classes), "private_tokens": private_tokens}
         values["relay"] |= relay

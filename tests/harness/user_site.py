@@ -104,7 +104,6 @@ async def open_user_site(
     async with open_mail_server() as mail_server:
 
         def change(settings: dict[str, Any]) -> None:
-            settings["quarantine"] = {"path": str(folder / "Quarantine")}
             settings["relay"] = {"next_hop": f"smtp://{mail_server.host}:{mail_server.port}"}
             settings["user_page"] = {"users": ["*@example.org"], "login": login}
             settings.update(values)

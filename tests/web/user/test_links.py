@@ -80,7 +80,6 @@ class Site:
 @asynccontextmanager
 async def open_site(client: Redis, folder: Path, **section: Any) -> AsyncIterator[Site]:
     def change(values: dict[str, Any]) -> None:
-        values["quarantine"] = {"path": str(folder / "Quarantine")}
         values["digest"] = {**SECTION, **section}
 
     async with open_http(client, folder, change=change) as http:
