@@ -94,8 +94,7 @@ class _LimitedConnection(imaplib.IMAP4):
     @property
     def is_private(self) -> bool:
         """Whether there is TLS, or no network in between."""
-        peer = ipaddress.ip_address(self.sock.getpeername()[0].partition("%")[0])
-        return isinstance(self.sock, ssl.SSLSocket) or peer.is_loopback
+        return isinstance(self.sock, ssl.SSLSocket) or _is_on_this_machine(self.sock)
 
     def read(self, size: int) -> bytes:
         """Read a literal, which is refused before its first byte where it is too large."""
@@ -164,6 +163,10 @@ class _LimitedConnection(imaplib.IMAP4):
         if left <= 0:
             raise ImapError("the server is too slow")
         self.sock.settimeout(left)
+
+
+def _is_on_this_machine(connection: socket.socket) -> bool:
+    return ipaddress.ip_address(connection.getpeername()[0].partition("%")[0]).is_loopback
 
 
 class LimitedClient(IMAPClient):  # type: ignore[misc]  # it has no types
