@@ -178,7 +178,7 @@ class CorrespondentFacts:
     def new_of(self, facts: SentFacts, now: float) -> SentFacts | None:
         """Return what of ``facts`` is not known yet, or is known from more than a day before, and not too old.
 
-        A letter says itself when it was sent: what is ahead of the clock would be known for ever, and is of now.
+        A message says itself when it was sent: what is ahead of the clock would be known for ever, and is of now.
         """
         facts = replace(facts, at=min(facts.at, int(now)))
         senders = () if facts.at < now - SENDER_SECONDS else facts.senders

@@ -18,7 +18,7 @@ from functools import cached_property, lru_cache
 SPAM_THRESHOLD = 0.99
 """The P(spam) from which a message is called spam by default.
 
-A lost letter is taken to be as bad as 19 passed spam or more. If P were exact in every regime, 0.95 would be the
+A lost message is taken to be as bad as 19 passed spam or more. If P were exact in every regime, 0.95 would be the
 threshold for 19. It is not where people label little and late: over four streams and seven regimes the cost is the
 least with 0.99. See docs/experiments.md, "The default threshold".
 """

@@ -21,7 +21,7 @@ from tests.benchmarks.plan import (
     TREC,
 )
 from tests.benchmarks.runs import Outcome, Run, make
-from tests.harness.letters import letters, write_corpus
+from tests.harness.samples import samples, write_corpus
 
 BUDGET = {
     "asked": 0.001,
@@ -57,7 +57,7 @@ def cells(text: str, *words: str) -> Sequence[str]:
 def test_all_runs_are_made_and_the_page_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     index = write_corpus(tmp_path / "corpus", 30)
     texts = tmp_path / "sms.tsv"
-    texts.write_text("".join(f"{label}\t{raw.decode().split()[-1]} text\n" for label, raw in letters(30)))
+    texts.write_text("".join(f"{label}\t{raw.decode().split()[-1]} text\n" for label, raw in samples(30)))
 
     accuracy.write(
         {**dict.fromkeys((*STREAMS, BOTH, *CORRECTED.values()), index), SMS: texts}, tmp_path / "ACCURACY.md"
@@ -76,7 +76,7 @@ def test_a_run_has_a_row_for_each_message_and_its_figures_are_the_same_each_time
 
     once, again = make(run, index), make(run, index)
 
-    assert [row.label for row in once.rows] == [label for label, _ in letters(50)]
+    assert [row.label for row in once.rows] == [label for label, _ in samples(50)]
     assert once.learned == 50
     assert once.rows == again.rows
     assert {row.verdict for row in once.rows} == {Verdict.HAM, Verdict.UNSURE, Verdict.SPAM}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.benchmarks import accuracy, new_kinds
 from tests.benchmarks.new_kinds import EVERYDAY, members
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 HTML_PART = b"Content-Type: text/html\n\n<p>meeting agenda for our readers</p>"
 
@@ -19,7 +19,7 @@ def write_everyday_mail(folder: Path, count: int) -> Path:
     """An archive of letters; every fourth ham is a newsletter in HTML from its own domain."""
     index, kinds = [], []
     (folder / EVERYDAY).mkdir(parents=True)
-    for number, (label, raw) in enumerate(letters(count)):
+    for number, (label, raw) in enumerate(samples(count)):
         kind = label if label == "spam" else "newsletter" if number % 4 == 0 else "work"
         letter = newsletter(raw) if kind == "newsletter" else raw
         (folder / EVERYDAY / f"{number}.eml").write_bytes(letter)

@@ -25,7 +25,7 @@ from tests.benchmarks.speed.plan import (
     http_lessons,
 )
 from tests.benchmarks.speed.sink import Sink
-from tests.harness.letters import write_corpus
+from tests.harness.samples import write_corpus
 
 ROOT = Path(__file__).parents[2]
 

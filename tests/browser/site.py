@@ -18,7 +18,7 @@ from nbstream.server.http.access import Role
 from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
 from tests.harness.daemon import DaemonProcess, free_port, send, wait_until
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 if TYPE_CHECKING:
     from tests.browser.visitor import Visitor
@@ -67,7 +67,7 @@ def open_site(folder: Path, changes: Mapping[str, Any] | None = None) -> Iterato
     settings: dict[str, Any] = {
         "state_dir": str(folder / "state"),
         "model": {"min_learned": 3},
-        "verdict": {"spam": 0.95},  # a small site has few letters to be surer by
+        "verdict": {"spam": 0.95},  # a small site has few messages to be surer by
         "memory": {"messages": 200_000},
         "relay": {"next_hop": f"maildir:{folder / 'Maildir'}"},
         "listeners": {
@@ -83,12 +83,12 @@ def open_site(folder: Path, changes: Mapping[str, Any] | None = None) -> Iterato
 
 
 def teach(site: Site, count: int = 40) -> None:
-    """Teach letters by mail."""
-    send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in letters(count)])
+    """Teach messages by mail."""
+    send(site.daemon, [(f"{label}@nbstream.invalid", raw) for label, raw in samples(count)])
 
 
 def check(site: Site, count: int = 10, seed: int = 8) -> None:
-    """Send letters through the filter; they are remembered then."""
+    """Send messages through the filter; they are remembered then."""
     before = len(site.message_ids())
-    send(site.daemon, [("you@example.net", raw) for _, raw in letters(count, seed=seed)])
+    send(site.daemon, [("you@example.net", raw) for _, raw in samples(count, seed=seed)])
     wait_until(lambda: len(site.message_ids()) >= before + count)

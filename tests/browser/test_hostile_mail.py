@@ -22,7 +22,7 @@ from tests.browser.site import Site, open_site, run_aside
 from tests.browser.test_views import all_views
 from tests.browser.visitor import NARROW, Look, Visitor
 from tests.harness.daemon import send, wait_until
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 pytestmark = pytest.mark.timeout(300)  # some dozens of pages
 
@@ -72,8 +72,8 @@ _ADDRESSES = [
     for name in ("href", "src", "action")
     for scheme in ("javascript", "data", "http", "https")
 ]
-TAUGHT = list(letters(60))
-TAUGHT_BY_HOSTILE = list(letters(15, seed=9))
+TAUGHT = list(samples(60))
+TAUGHT_BY_HOSTILE = list(samples(15, seed=9))
 LETTERS = {Message.parse(raw).key for _, raw in TAUGHT + TAUGHT_BY_HOSTILE}
 """The ids of messages without hostile texts of their own."""
 

@@ -16,12 +16,12 @@ from tests.browser.conftest import OpenVisitor
 from tests.browser.site import Site, check, open_site, teach
 from tests.browser.visitor import NARROW, Look, Visitor
 from tests.harness.daemon import wait_until
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 pytestmark = pytest.mark.timeout(300)  # a daemon is started and taught first
 
 LOOKS = {str(look): look for look in (Look(scripts=False), Look(NARROW, "dark"))}
-SPAM = dict(zip(LOOKS, (raw for label, raw in letters(60, seed=9) if label == "spam"), strict=False))
+SPAM = dict(zip(LOOKS, (raw for label, raw in samples(60, seed=9) if label == "spam"), strict=False))
 """For each look a message that no other one has."""
 
 

@@ -25,11 +25,11 @@ from nbstream.store.model.ledger import unpack_tokens
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.algebra import live_entries, stored, summed
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 from tests.harness.waiting import DEADLINE_SECONDS, until
 
-RAWS = [raw for label, raw in letters(6 * GROUP_SIZE) if label == "spam"]
+RAWS = [raw for label, raw in samples(6 * GROUP_SIZE) if label == "spam"]
 
 
 def mbox(raws: list[bytes]) -> bytes:

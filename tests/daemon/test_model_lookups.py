@@ -16,7 +16,7 @@ from nbstream.daemon.model_lookups import ModelLookups
 from nbstream.daemon.server_parts import ServerParts
 from nbstream.engine.choice import PYTHON
 from nbstream.mail.message import Message
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 from tests.harness.waiting import ended, until
 
 
@@ -41,19 +41,19 @@ async def test_a_message_is_explained_as_it_is_checked_now_with_what_was_learned
         learning = asyncio.create_task(parts.autolearner.run())
         stack.push_async_callback(ended, learning)
         await until(followed.loaded.is_set)
-        for label, raw in letters(60):
+        for label, raw in samples(60):
             await parts.spam_filter.learn(Message.parse(raw), label, "test")
-        for _, raw in letters(10, seed=8):
+        for _, raw in samples(10, seed=8):
             await parts.spam_filter.check(Message.parse(raw))
         await until(lambda: followed.automatic_totals is not None and any(followed.automatic_totals.token_weights))
         await ended(learning)
 
-        check = await parts.spam_filter.check(Message.parse(next(letters(1, seed=9))[1]))
+        check = await parts.spam_filter.check(Message.parse(next(samples(1, seed=9))[1]))
         lookups = ModelLookups(settings, parts, lambda: parts.spam_filter.policy)
         record = await lookups.message_record(check.id)
         learned = [
             found.label
-            for _, raw in letters(10, seed=8)
+            for _, raw in samples(10, seed=8)
             if (found := await parts.model.entry(Message.parse(raw).key))
         ]
         totals = followed.automatic_totals

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tests.harness.daemon import DaemonProcess, command, gone, wait_until
 from tests.harness.handbook_pages import fenced, page, section
-from tests.harness.letters import letters
 from tests.harness.postfix import SHELL_FUNCTIONS, Postfix
+from tests.harness.samples import samples
 
 _SYSTEMCTL = 'systemctl() {{ echo "$@" >> "{folder}/asked"; }}\n'
 _USER = 65534
@@ -121,7 +121,7 @@ class Machine:
 
     def fill_mailboxes(self, count: int = 120) -> None:
         """Give ann a Junk folder and an archive with so many messages together."""
-        stream = list(letters(3 * count, seed=33))
+        stream = list(samples(3 * count, seed=33))
         chosen = [[raw for of, raw in stream if of == label][: count // 2] for label in ("spam", "ham")]
         for number, (name, raw) in enumerate(
             [*((".Junk", raw) for raw in chosen[0]), *((".Archive", raw) for raw in chosen[1])]

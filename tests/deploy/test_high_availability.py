@@ -13,10 +13,10 @@ from redis.exceptions import ResponseError
 from tests.deploy.high_availability import FILES, DeployedSet, denied
 from tests.harness.daemon import DaemonProcess, command, wait_until
 from tests.harness.handbook_pages import page
-from tests.harness.letters import letters, write_corpus
 from tests.harness.redis.access import Access, Certificates
 from tests.harness.redis.cluster_set import ClusterSet
 from tests.harness.redis.server_process import ServerProcess
+from tests.harness.samples import samples, write_corpus
 from tests.integration.test_cluster import write_settings as write_cluster_settings
 from tests.integration.test_life import send
 
@@ -54,7 +54,7 @@ def test_nbstream_uses_no_command_that_its_user_may_not_use(deployed: DeployedSe
     corpus = write_corpus(tmp_path / "corpus", 30)
     export = tmp_path / "model.gz"
     with DaemonProcess(config) as daemon:
-        for label, raw in list(letters(10, seed=9)):
+        for label, raw in list(samples(10, seed=9)):
             assert send(daemon, raw.replace(b"\n", b"\r\n"), ADDRESSES[label]).startswith("250 ")
             assert send(daemon, raw.replace(b"\n", b"\r\n")).startswith("250 ")
         assert command("learn", "spam", "-c", config, write_noise(tmp_path / "noise")).returncode == 0
@@ -97,7 +97,7 @@ def test_two_daemons_share_a_model_through_a_failover(deployed: DeployedSet, tmp
         DaemonProcess(deployed.write_settings(tmp_path / "mail2")) as other,
     ):
         known = 'nbstream_model_messages{class="spam"}'
-        messages = [raw.replace(b"\n", b"\r\n") for _, raw in letters(3)]
+        messages = [raw.replace(b"\n", b"\r\n") for _, raw in samples(3)]
         assert send(one, messages[0], ADDRESSES["spam"]).startswith("250 2.0.0 learned")
         wait_until(lambda: other.metric(known) == 1)
         old = deployed.primary()

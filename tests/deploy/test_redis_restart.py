@@ -16,10 +16,10 @@ from redis import Redis
 from nbstream.store.connection import ConnectionOptions, durability, durability_risks, open_client
 from nbstream.store.embedded import find_servers
 from tests.harness.daemon import command
-from tests.harness.letters import letters
 from tests.harness.postfix import DEPLOY
 from tests.harness.programs import missing
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
 LEARNED = 24  # messages
 READERS: dict[bytes, Callable[[Any, bytes], object]] = {
@@ -84,7 +84,7 @@ def assert_nothing_is_lost(name: str, binary: Path, program: Callable[[str], str
         f"state_dir: {tmp_path}/state\n"
         f"redis: {{url: '{server.url}', user: nbstream, password_file: '{tmp_path}/password'}}\n"
     )
-    for number, (label, raw) in enumerate(letters(LEARNED)):
+    for number, (label, raw) in enumerate(samples(LEARNED)):
         (tmp_path / label).mkdir(exist_ok=True)
         (tmp_path / label / f"{number}.eml").write_bytes(raw)
 

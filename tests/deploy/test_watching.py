@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.deploy.watching import Prometheus, labels, named, queries, rules, watching
 from tests.harness.daemon import DEADLINE_SECONDS, DaemonProcess, wait_until
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 COUNT = 40
 """Messages of each wave."""
@@ -79,7 +79,7 @@ def feed(daemon: DaemonProcess, seed: int, *, is_taught: bool) -> None:
     """Have messages checked by SMTP, and their labels taught by HTTP."""
     host, _, port = daemon.address("smtp").rpartition(":")
     with smtplib.SMTP(host, int(port), timeout=DEADLINE_SECONDS) as client:
-        for label, raw in letters(COUNT, seed):
+        for label, raw in samples(COUNT, seed):
             with suppress(smtplib.SMTPDataError):  # refused as spam
                 client.sendmail("someone@example.com", ["ann@example.org"], raw)
             if is_taught:

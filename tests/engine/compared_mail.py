@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.fuzz.target import load_target
 from tests.harness.generated_mail import generated_mail
-from tests.harness.letters import letters
 from tests.harness.mutation import mutations
+from tests.harness.samples import samples
 from tests.listeners.smtp.test_broken_mail import RICH
 
 _WORDS = (
@@ -29,7 +29,7 @@ _WORDS = (
 @cache
 def _originals() -> Sequence[bytes]:
     seeds = load_target("message_tokens").seeds
-    return (RICH, *seeds, *(raw for _, raw in letters(50)), *(raw for _, raw in generated_mail()))
+    return (RICH, *seeds, *(raw for _, raw in samples(50)), *(raw for _, raw in generated_mail()))
 
 
 def mutated_mail(count: int, seed: int, originals: Sequence[bytes] = ()) -> Iterator[tuple[str, bytes]]:

@@ -30,14 +30,14 @@ from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from nbstream.store.model.model import Model as StoredModel
 from nbstream.store.settings import ModelSettings
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 SETTINGS = Settings(model=ModelSettings(min_learned=3))
 IMMEDIATE = EvaluationOptions()
 
 
 def stream(count: int) -> list[LabelledContent]:
-    return [LabelledContent(label, raw) for label, raw in letters(count)]
+    return [LabelledContent(label, raw) for label, raw in samples(count)]
 
 
 async def run_over(
@@ -83,7 +83,7 @@ async def test_the_draws_of_a_message_do_not_depend_on_what_was_labelled_before(
     moved: list[set[int]] = []
     for taught in (0, 20):
         options = EvaluationOptions("inbox:0.3,0.3,0", seed=4, taught=taught)
-        raws = [raw for _, raw in letters(60)]
+        raws = [raw for _, raw in samples(60)]
         model = MemoryModel()
         await run_over([LabelledContent("spam", raw) for raw in raws], options, model)
         keys = [make_message_reader(SETTINGS).read_incoming(raw).key for raw in raws[20:]]
@@ -158,7 +158,7 @@ async def test_noise_flips_learned_labels_and_no_measured_one() -> None:
 
 async def test_verdict_headers_from_outside_have_no_effect() -> None:
     verdict_headers = {"spam": b"X-Spam-Flag: YES\n", "ham": b"X-Nbstream: ham\n"}
-    with_headers = [LabelledContent(label, verdict_headers[label] + raw) for label, raw in letters(40)]
+    with_headers = [LabelledContent(label, verdict_headers[label] + raw) for label, raw in samples(40)]
 
     assert (await run_over(with_headers)).rows == (await run_over(stream(40))).rows
 
@@ -274,7 +274,7 @@ def test_both_filters_are_measured_on_the_messages_that_both_have_judged() -> No
 
 async def test_the_field_is_read_although_the_message_is_scored_without_it() -> None:
     field = b"X-Spam-Status: Yes, score=9\r\n"
-    labelled = [LabelledContent(label, field + raw) for label, raw in letters(4)]
+    labelled = [LabelledContent(label, field + raw) for label, raw in samples(4)]
 
     with_field = await run_over(labelled, EvaluationOptions(other_field="X-Spam-Status"))
     without = await run_over(stream(4), EvaluationOptions(other_field="X-Spam-Status"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nbstream.errors import InputError
 from nbstream.evaluation.streams import LabelledContent, MessageSource, merge_sources, read_stream
-from tests.harness.letters import letters, write_corpus
+from tests.harness.samples import samples, write_corpus
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -25,7 +25,7 @@ def test_an_index_gives_its_files_as_mail_in_order(tmp_path: Path) -> None:
     assert (stream.description, stream.count) == ("an index of messages", 5)
     assert list(stream.messages) == [
         LabelledContent(label, raw, str(index.parent / f"{number}.eml"))
-        for number, (label, raw) in enumerate(letters(5))
+        for number, (label, raw) in enumerate(samples(5))
     ]
 
 

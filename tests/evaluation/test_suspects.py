@@ -13,7 +13,7 @@ from nbstream.evaluation.suspects import SuspectRow, list_suspects, write_suspec
 from nbstream.filter.suspects import Suspect
 from nbstream.policy.verdict import Verdict
 from nbstream.store.model.memory_model import MemoryModel
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 SETTINGS = Settings()
 
@@ -33,7 +33,7 @@ async def test_flipped_labels_are_suspects_and_right_ones_are_none() -> None:
     flipped = {150, 200, 250}
     messages = [
         LabelledContent(opposite(label) if number in flipped else label, raw, f"{number}.eml")
-        for number, (label, raw) in enumerate(letters(300), start=1)
+        for number, (label, raw) in enumerate(samples(300), start=1)
     ]
 
     found = await suspects_of(messages)

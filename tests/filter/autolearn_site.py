@@ -18,7 +18,7 @@ from nbstream.policy.settings import AutolearnSettings
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 EMPTY: tuple[dict[str, dict[bytes, int]], dict[bytes, int]] = ({"ham": {}, "spam": {}}, {})
 SURE = AutolearnSettings(ham=0.02, spam=0.98)
@@ -77,10 +77,10 @@ def make_site(client: Redis, settings: AutolearnSettings = SURE, model: Model | 
 
 async def taught_site(client: Redis, count: int = 120) -> AutolearnSite:
     site = make_site(client)
-    await asyncio.gather(*(site.filter.learn(Message.parse(raw), label, "test") for label, raw in letters(count)))
+    await asyncio.gather(*(site.filter.learn(Message.parse(raw), label, "test") for label, raw in samples(count)))
     return site
 
 
 def letters_of(label: str, count: int, seed: int = 8) -> list[bytes]:
     """Letters of one class that were not taught."""
-    return [raw for its, raw in letters(4 * count, seed) if its == label][:count]
+    return [raw for its, raw in samples(4 * count, seed) if its == label][:count]

@@ -18,7 +18,7 @@ from nbstream.daemon.config import Settings
 from nbstream.filter import Filter
 from nbstream.policy.autolearn import MAX_SHIFT
 from nbstream.store.model.memory_model import MemoryModel
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 SETTINGS = Settings.model_validate({"autolearn": {}})
 HEADER = b"From: Zora Plim <zora@campaign.example>\r\nTo: you@victim.example\r\nSubject: zorvexa\r\n"
@@ -29,7 +29,7 @@ PAIRS = 60
 @cache
 def mail() -> dict[str, list[bytes]]:
     """The messages of each class."""
-    return {label: [raw for name, raw in letters(1000) if name == label] for label in ("ham", "spam")}
+    return {label: [raw for name, raw in samples(1000) if name == label] for label in ("ham", "spam")}
 
 
 def with_campaign(raw: bytes, number: int) -> bytes:
@@ -53,7 +53,7 @@ async def test_a_campaign_that_strangers_prepared_as_ham_stays_spam_because_of_t
         monkeypatch.setattr("nbstream.policy.autolearn.SPAM_MARGIN", math.inf)
     read, people = make_message_reader(SETTINGS).read_incoming, MemoryModel()
     by_people = make_filter(SETTINGS, people, people)
-    for label, raw in letters(900):
+    for label, raw in samples(900):
         await by_people.learn(read(raw), label, "test")
     campaign = [with_campaign(raw, number) for number, raw in enumerate(mail()["spam"][-20:])]
     assert min(await probabilities(by_people, campaign)) >= 0.999

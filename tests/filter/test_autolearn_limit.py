@@ -20,9 +20,9 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.filters import labelled
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
-SPAM_TO_WATCH = next(raw for label, raw in letters(50, seed=9) if label == "spam")
+SPAM_TO_WATCH = next(raw for label, raw in samples(50, seed=9) if label == "spam")
 
 
 class Site:
@@ -59,7 +59,7 @@ class Site:
 @pytest.fixture
 async def site() -> Site:
     site = Site()
-    for label, raw in letters(100):
+    for label, raw in samples(100):
         await site.by_people.learn(Message.parse(raw), label, "test")
     return site
 
@@ -96,7 +96,7 @@ async def test_what_people_alone_call_spam_by_a_margin_stays_spam(site: Site) ->
 
 async def test_what_people_alone_settle_is_checked_by_them_alone() -> None:
     site = Site()
-    for label, raw in letters(300):
+    for label, raw in samples(300):
         await site.by_people.learn(Message.parse(raw), label, "test")
     alone = await site.by_people.check(Message.parse(SPAM_TO_WATCH))
     await site.autolearn(SPAM_TO_WATCH, "ham", 500)
@@ -108,7 +108,7 @@ async def test_what_people_alone_settle_is_checked_by_them_alone() -> None:
 async def test_a_lesson_of_many_at_once_is_weighed_as_a_single_one_is(site: Site) -> None:
     await site.autolearn(SPAM_TO_WATCH, "ham", 5)
     other = Site()
-    for label, raw in letters(100):
+    for label, raw in samples(100):
         await other.by_people.learn(Message.parse(raw), label, "test")
     await other.autolearn(SPAM_TO_WATCH, "ham", 5)
 

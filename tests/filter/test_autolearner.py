@@ -26,8 +26,8 @@ from nbstream.store.model.scripts import LessonBatch
 from tests.filter.autolearn_site import EMPTY, AutolearnSite, letters_of, make_site, taught_site
 from tests.harness.algebra import live_entries, stored, summed
 from tests.harness.filters import with_parts
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 from tests.harness.waiting import until
 
 
@@ -41,14 +41,14 @@ def test_only_messages_beyond_the_margins_have_a_label(probability: float, expec
 
 @pytest.fixture(autouse=True)
 def everything_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The letters are so alike that a model soon has nothing to learn from more of them."""
+    """The messages are so alike that a model soon has nothing to learn from more of them."""
     monkeypatch.setattr("nbstream.policy.autolearn.MAX_SCORE", math.inf)
 
 
 async def test_only_sure_messages_are_learned_and_nothing_of_what_people_taught_changes(client: Redis) -> None:
     site = await taught_site(client)
     before = await stored(site.model)
-    mail = [raw for _, raw in letters(60, seed=8)]
+    mail = [raw for _, raw in samples(60, seed=8)]
 
     probabilities = dict(zip((Message.parse(raw).key for raw in mail), await site.check(*mail), strict=True))
 
@@ -64,12 +64,12 @@ async def test_only_sure_messages_are_learned_and_nothing_of_what_people_taught_
 
 async def test_autolearning_changes_scores_but_neither_calibration_nor_the_model_state(client: Redis) -> None:
     site = await taught_site(client)
-    before = [(await site.filter.check(Message.parse(raw))) for _, raw in letters(5, seed=9)]
+    before = [(await site.filter.check(Message.parse(raw))) for _, raw in samples(5, seed=9)]
     await site.learner.learn_queued()
 
-    await site.check(*(raw for _, raw in letters(60, seed=8)))
+    await site.check(*(raw for _, raw in samples(60, seed=8)))
 
-    after = [(await site.filter.check(Message.parse(raw))) for _, raw in letters(5, seed=9)]
+    after = [(await site.filter.check(Message.parse(raw))) for _, raw in samples(5, seed=9)]
     assert sum(await site.learned()) > 5
     assert [check.score for check in after] != [check.score for check in before]
     assert [check.state for check in after] == [check.state for check in before]
@@ -223,7 +223,7 @@ async def test_while_redis_is_away_candidates_are_dropped_and_autolearning_resum
     try:
         await until(lambda: site.outcomes == {("spam", "failed"): 2})
         own_redis.start()  # empty
-        for label, raw in letters(120):
+        for label, raw in samples(120):
             await site.filter.learn(Message.parse(raw), label, "test")
         await site.filter.check(third)
         await until(lambda: site.outcomes["spam", "learned"] == 1)

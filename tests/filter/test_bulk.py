@@ -27,9 +27,9 @@ from nbstream.store.model.scripts import LessonBatch
 from tests.filter.autolearn_site import EMPTY, letters_of, taught_site
 from tests.harness.algebra import live_entries, stored, summed
 from tests.harness.filters import labelled, make_filter, with_parts
-from tests.harness.letters import letters
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 from tests.harness.waiting import DEADLINE_SECONDS
 
 SOURCE = FeedbackSource("test", "nobody")
@@ -64,7 +64,7 @@ def outcomes(results: Iterable[Result]) -> Counter[FeedbackOutcome]:
 
 def messages_by_label(count: int) -> dict[str, list[Message]]:
     by_label: dict[str, list[Message]] = {"spam": [], "ham": []}
-    for label, raw in letters(count):
+    for label, raw in samples(count):
         by_label[label].append(Message.parse(raw))
     return by_label
 
@@ -133,7 +133,7 @@ async def test_the_next_batch_is_read_while_one_is_on_its_way(
 
 async def test_messages_of_all_classes_are_learned_in_one_batch_as_if_one_after_another(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
-    both = [(Message.parse(raw), label) for label, raw in letters(60)]
+    both = [(Message.parse(raw), label) for label, raw in samples(60)]
     twice = [*both[:50], (both[0][0], None), (both[1][0], "ham"), *both[50:]]  # some change their label at once
 
     async def labelled_messages() -> AsyncIterator[LabelledMessage]:
@@ -162,7 +162,7 @@ async def test_a_label_that_is_no_class_ends_the_learning_and_what_came_before_i
     model = Model(client, "test", 3600)
 
     async def labelled_messages() -> AsyncIterator[LabelledMessage]:
-        for number, (label, raw) in enumerate(letters(3 * GROUP_SIZE)):
+        for number, (label, raw) in enumerate(samples(3 * GROUP_SIZE)):
             yield LabelledMessage(Message.parse(raw), label if number < 2 * GROUP_SIZE + 1 else "junk")
 
     lessons: list[Result] = []
@@ -221,7 +221,7 @@ async def test_where_redis_fails_between_two_classes_nothing_is_lost_or_doubled(
 ) -> None:
     spam_filter, model, lessons = make_filter(client), FailingModel(client, "test", 3600), list[Result]()
     model.is_done = is_done
-    both = [(Message.parse(raw), label) for label, raw in letters(60)]
+    both = [(Message.parse(raw), label) for label, raw in samples(60)]
 
     async def labelled_messages() -> AsyncIterator[LabelledMessage]:
         for message, label in both:
@@ -339,7 +339,7 @@ async def test_a_second_cancellation_ends_the_wait_for_what_is_on_its_way(
 async def test_what_was_autolearned_of_many_messages_is_taken_back(
     client: Redis, label: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbstream.policy.autolearn.MAX_SCORE", math.inf)  # these letters say little new
+    monkeypatch.setattr("nbstream.policy.autolearn.MAX_SCORE", math.inf)  # these messages say little new
     site = await taught_site(client)
     raws = letters_of("spam", 5)
     await site.check(*raws)

@@ -16,8 +16,8 @@ from nbstream.tokens.private_tokens import PrivateTokenizer, TokenHasher
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.filter.autolearn_site import taught_site
 from tests.harness.filters import make_filter, with_parts
-from tests.harness.letters import letters
 from tests.harness.native import native_library
+from tests.harness.samples import samples
 
 # The words are those of spam, and all else is new: another program wrote it, for another sender.
 NEWS = b"""Return-Path: <bounce-7.ab@mail.shop.example>
@@ -40,12 +40,12 @@ Content-Transfer-Encoding: quoted-printable
 
 @pytest.fixture
 async def taught(client: Redis) -> Filter:
-    """A filter that has learned 300 letters."""
+    """A filter that has learned 300 messages."""
     return await teach(make_filter(client))
 
 
 async def teach(spam_filter: Filter) -> Filter:
-    for label, raw in letters(300):
+    for label, raw in samples(300):
         await spam_filter.learn(Message.parse(raw), label, "test")
     return spam_filter
 
@@ -87,7 +87,7 @@ async def test_what_is_known_of_novelty_is_taken_back_exactly(taught: Filter) ->
 async def test_both_engines_and_private_tokens_say_the_same(taught: Filter, client: Redis) -> None:
     library, mail = (
         native_library(),
-        [Message.parse(raw) for _, raw in letters(20, seed=9)] + [Message.parse(NEWS)],
+        [Message.parse(raw) for _, raw in samples(20, seed=9)] + [Message.parse(NEWS)],
     )
     hasher = TokenHasher(b"k" * 32, library)
     native = with_parts(taught, classifier=Classifier(library))

@@ -41,9 +41,9 @@ from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.tokens.tokens import Tokens
 from tests.harness.filters import PRIZE, Together, labelled, make_filter, with_parts
 from tests.harness.followers import running
-from tests.harness.letters import letters
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
 
 class Recorder(FilterObserver):
@@ -90,7 +90,7 @@ async def stored(client: Redis) -> list[Any]:
 
 async def test_learn_then_unlearn_gives_back_all_fields_and_the_same_score(client: Redis) -> None:
     spam_filter = make_filter(client)
-    for label, raw in letters(30):
+    for label, raw in samples(30):
         await spam_filter.learn(Message.parse(raw), label, "test")
     before, check = await stored(client), await spam_filter.check(PRIZE)
 
@@ -115,7 +115,7 @@ async def prequential_scores(model: Model) -> dict[str, dict[bytes, int]]:
 async def test_the_calibration_learns_the_score_before_the_first_label(client: Redis) -> None:
     spam_filter, model = make_filter(client), Model(client, "test", 3600)
     learn = spam_filter.learn
-    await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in letters(60)))
+    await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in samples(60)))
     before, checked = await spam_filter.check(PRIZE), await prequential_scores(model)
     (bin_before,) = Calibration().lesson_sums(before.score, await model.totals())
 
@@ -144,7 +144,7 @@ async def test_counts_in_redis_and_in_a_follower_give_the_same_checks_to_the_las
     direct = make_filter(client)
     async with running(FollowedCounts(Model(client, "test", 3600))) as followed:
         following = make_filter(client, counts=followed)
-        for label, raw in letters(30):
+        for label, raw in samples(30):
             lesson = await following.learn(Message.parse(raw), label, "test")
             assert await direct.check(Message.parse(raw)) == lesson.after
 
@@ -245,7 +245,7 @@ async def test_a_message_is_recalled_as_it_was_checked_else_as_it_was_learned_el
 async def test_a_remembered_message_teaches_what_the_message_teaches_and_is_taken_back_exactly(
     client: Redis,
 ) -> None:
-    for label, raw in letters(12):
+    for label, raw in samples(12):
         await make_filter(client).learn(Message.parse(raw), label, "test")
     before = await stored(client)
     seen: list[CheckedMessage] = []

@@ -23,10 +23,10 @@ from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.model.model import Model
 from tests.harness.algebra import NOTHING, by_label, stored, summed
 from tests.harness.filters import labelled, make_filter, with_parts
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
-MESSAGES = [Message.parse(raw) for _, raw in letters(8)]
+MESSAGES = [Message.parse(raw) for _, raw in samples(8)]
 CLASS_NAMES = ("ham", "spam", "newsletter", "notification")
 Steps: TypeAlias = "Sequence[tuple[int, str | None]]"
 STEPS = st.lists(st.tuples(st.integers(0, len(MESSAGES) - 1), st.sampled_from([*CLASS_NAMES, None])), max_size=25)
@@ -59,8 +59,8 @@ async def teach_in_bulk(spam_filter: Filter, messages: Sequence[Message], name: 
 
 
 async def teach_by_number(spam_filter: Filter) -> None:
-    """Teach each class some of 200 letters; P(spam) of the letters is then known well."""
-    for number, (label, raw) in enumerate(letters(200, seed=3)):
+    """Teach each class some of 200 messages; P(spam) of the messages is then known well."""
+    for number, (label, raw) in enumerate(samples(200, seed=3)):
         name = label if label == "spam" else ("ham", "newsletter", "notification")[number % 3]
         await spam_filter.learn(Message.parse(raw), name, "test")
 
@@ -116,7 +116,7 @@ async def test_spam_and_ham_are_scored_to_the_last_bit_as_without_kinds(client: 
         spam_filter = with_parts(make_filter(client), model=model, counts=model)
         spam_filter = with_kinds(spam_filter) if kinds else spam_filter
         checks: list[object] = []
-        for number, (label, raw) in enumerate(letters(150, seed=5)):
+        for number, (label, raw) in enumerate(samples(150, seed=5)):
             message = Message.parse(raw)
             check = await spam_filter.check(message)
             checks.append((check.probability, check.score, check.verdict, check.clues, check.thresholds))
@@ -133,7 +133,7 @@ async def test_a_kind_is_found_and_spam_has_none(client: Redis) -> None:
     spam_filter = filter_of(client)
     await teach_by_number(spam_filter)
     ham, spam = (
-        next(Message.parse(raw) for label, raw in letters(50, seed=9) if label == wanted) for wanted in CLASSES
+        next(Message.parse(raw) for label, raw in samples(50, seed=9) if label == wanted) for wanted in CLASSES
     )
 
     check = await spam_filter.check(ham)

@@ -22,12 +22,12 @@ from nbstream.store.model.model import Model
 from tests.harness.algebra import live_entries, stored, summed
 from tests.harness.filters import PRIZE, make_filter, with_parts
 from tests.harness.followers import running
-from tests.harness.letters import letters
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 from tests.harness.waiting import DEADLINE_SECONDS
 
-LETTERS = [(label, Message.parse(raw)) for label, raw in letters(100)]
+LETTERS = [(label, Message.parse(raw)) for label, raw in samples(100)]
 
 Result = FeedbackResult | BaseException
 

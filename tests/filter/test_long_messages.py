@@ -12,7 +12,7 @@ from nbstream.filter import Filter
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import Verdict
 from tests.harness.filters import make_filter
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 HEADER = b"From: news@other.example\r\nSubject: hello\r\nContent-Type: text/html\r\n\r\n"
 HAM = b"<p>meeting lunch report friday</p>\r\n"
@@ -21,10 +21,10 @@ SPAM = b"<p>claim free prize winner cash offer limited pills casino bonus click 
 
 @pytest.fixture
 async def taught(client: Redis) -> Filter:
-    """A filter that has learned 400 letters."""
+    """A filter that has learned 400 messages."""
     spam_filter = make_filter(client)
     learn = spam_filter.learn
-    await asyncio.gather(*(learn(Message.parse(raw), label, "cli") for label, raw in letters(400)))
+    await asyncio.gather(*(learn(Message.parse(raw), label, "cli") for label, raw in samples(400)))
     return spam_filter
 
 

@@ -18,9 +18,9 @@ from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.model.memory_model import MemoryModel
 from nbstream.store.recent.stored_form import pack_explanation
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.harness.letters import letters
 from tests.harness.mutation import mutations
 from tests.harness.native import native_library
+from tests.harness.samples import samples
 
 NOW = 1_800_000_000.0
 POLICY = FilterPolicy(ThresholdPolicy(spam=0.9, max_false_positive_rate=0.1), {"spam": 1, "ham": 1})
@@ -55,8 +55,8 @@ async def compare_all(automatic: Iterable[tuple[str, bytes]] = ()) -> None:
         entry = LedgerEntry("v", f"auto-{label}:0", 500, tokens, NOW, "auto", "", 0.0)
         for each in filters:
             assert isinstance(await each.parts.model.commit_lesson(message.key, None, entry, note), bytes)
-    learned = list(letters(150))
-    strangers = [raw for _, raw in letters(40, seed=8)]
+    learned = list(samples(150))
+    strangers = [raw for _, raw in samples(40, seed=8)]
     for number, (label, raw) in enumerate(learned):
         message, told = Message.parse(raw), label if number % 17 else "spam"
         lessons = [
@@ -77,4 +77,4 @@ async def test_checks_and_lessons_are_the_same() -> None:
 
 
 async def test_checks_and_lessons_are_the_same_beside_what_was_learned_without_people() -> None:
-    await compare_all([*letters(60, seed=3), *letters(20)])
+    await compare_all([*samples(60, seed=3), *samples(20)])

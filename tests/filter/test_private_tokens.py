@@ -24,10 +24,10 @@ from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.recent.stored_form import pack_explanation
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.private_tokens import is_private
-from tests.harness.letters import letters
 from tests.harness.native import native_library
+from tests.harness.samples import samples
 
-LETTERS = list(letters(160, seed=3))
+LETTERS = list(samples(160, seed=3))
 
 
 @pytest.fixture(params=["python", "native"])
@@ -41,7 +41,7 @@ def settings_of(tmp_path: Path, *, private: bool, classes: Sequence[str] = ("ham
 
 
 async def taught(settings: Settings, engine: Engine, kinds: bool = False) -> Filter:
-    """A filter of a model in memory that was taught by the first letters."""
+    """A filter of a model in memory that was taught by the first messages."""
     model = MemoryModel(counts=make_counts(engine.native_library))
     spam_filter = make_filter(settings, model, model, engine=engine)
     for number, (label, raw) in enumerate(LETTERS[:120]):

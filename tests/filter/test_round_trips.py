@@ -13,9 +13,9 @@ from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from tests.harness.filters import PRIZE, make_filter
 from tests.harness.followers import running
-from tests.harness.letters import letters
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
 
 async def test_a_lesson_takes_one_round_trip_and_relearning_and_unlearning_two(
@@ -33,7 +33,7 @@ async def test_a_lesson_takes_one_round_trip_and_relearning_and_unlearning_two(
     ):
         counted = open_client(ConnectionOptions(way.url))
         spam_filter = make_filter(counted, counts=followed)
-        for label, raw in letters(5):  # Redis knows the script then, and the connection is open
+        for label, raw in samples(5):  # Redis knows the script then, and the connection is open
             await spam_filter.learn(Message.parse(raw), label, "test")
 
         async def taught(label: str | None) -> tuple[str, int]:

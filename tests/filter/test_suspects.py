@@ -7,13 +7,13 @@ from nbstream.daemon.config import Settings
 from nbstream.filter.suspects import find_suspects
 from nbstream.mail.message import Message
 from nbstream.store.model.memory_model import MemoryModel
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 
 async def test_a_check_without_a_lesson_is_that_after_it_was_taken_back() -> None:
     model = MemoryModel()
     spam_filter = make_filter(Settings(), model, model)
-    messages = [(label, Message.parse(raw)) for label, raw in letters(130)]
+    messages = [(label, Message.parse(raw)) for label, raw in samples(130)]
     for label, message in messages:
         await spam_filter.learn(message, label, "test")
     scorer = spam_filter.parts.make_scorer(spam_filter.policy)
@@ -32,7 +32,7 @@ async def test_a_wrong_label_is_a_suspect_once_the_model_has_learned_enough() ->
     model = MemoryModel()
     spam_filter = make_filter(Settings(), model, model)
     scorer = spam_filter.parts.make_scorer(spam_filter.policy)
-    pairs = list(letters(300))
+    pairs = list(samples(300))
     first = next(number for number, (label, _) in enumerate(pairs) if label == "spam")
     (_, raw), others = pairs[first], [*pairs[:first], *pairs[first + 1 :]]
     wrong = (await spam_filter.learn(Message.parse(raw), "ham", "test")).after.id

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 SPAM = (
     b"Received: from offers.example (offers.example [203.0.113.9]) by mx.example.org; "
@@ -41,5 +41,5 @@ MESSAGES = {
     "empty body": EMPTY_BODY,
 }
 
-TAUGHT = [(label, raw.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")) for label, raw in letters(120)]
+TAUGHT = [(label, raw.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")) for label, raw in samples(120)]
 """What is taught before the sessions, for verdicts that come from a model."""

@@ -23,7 +23,7 @@ import pytest
 from nbstream import SpamFilter
 from tests.harness.daemon import free_port
 from tests.harness.handbook_pages import ROOT, fenced, page
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 from tests.harness.waiting import DEADLINE_SECONDS
 
 EXAMPLES = ROOT / "docs" / "examples"
@@ -78,11 +78,11 @@ def test_the_setting_of_the_page_lets_short_texts_be_spam_early() -> None:
 def test_a_maildir_is_sorted(tmp_path: Path) -> None:
     inbox = mailbox.Maildir(tmp_path / "Maildir")
     junk = inbox.add_folder("Junk")
-    for label, raw in letters(160):
+    for label, raw in samples(160):
         message = mailbox.MaildirMessage(raw)
         message.add_flag("S")
         (junk if label == "spam" else inbox).add(message)
-    new = [(label, raw) for label, raw in letters(30, seed=9)]
+    new = [(label, raw) for label, raw in samples(30, seed=9)]
     for _, raw in new:
         inbox.add(mailbox.MaildirMessage(raw))
     in_junk = len(junk)
@@ -102,10 +102,10 @@ async def test_the_handler_of_aiosmtpd_learns_and_refuses(tmp_path: Path) -> Non
 
         def use() -> int:
             with smtplib.SMTP("127.0.0.1", port, timeout=DEADLINE_SECONDS) as client:
-                for label, raw in letters(140):
+                for label, raw in samples(140):
                     client.sendmail("ann@site.example", [f"{label}@localhost"], raw)
                 refused = 0
-                for label, raw in letters(20, seed=9):
+                for label, raw in samples(20, seed=9):
                     try:
                         client.sendmail("ann@site.example", ["you@site.example"], raw)
                     except smtplib.SMTPDataError as error:
@@ -177,7 +177,7 @@ def test_the_notebook_learns_a_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with (tmp_path / "texts.csv").open("w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("label", "text"))
-        rows.writerows((label, raw.partition(b"\n\n")[2].decode()) for label, raw in letters(200))
+        rows.writerows((label, raw.partition(b"\n\n")[2].decode()) for label, raw in samples(200))
     notebook = json.loads((EXAMPLES / "learn_csv.ipynb").read_text())
     names: dict[str, Any] = {}
 

@@ -23,7 +23,7 @@ from nbstream.server.http.access import Role
 from nbstream.store.logins import PageSessionStore
 from nbstream.store.model.keys import ModelKeys
 from tests.harness.http_listener import RunningHttpListener, open_http
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 from tests.harness.waiting import DEADLINE_SECONDS
 from tests.web.admin.page_listener import Browser
 
@@ -57,9 +57,9 @@ class Site:
         return str(message_id)
 
     async def teach(self, count: int = 40) -> None:
-        """Teach letters of both classes."""
+        """Teach messages of both classes."""
         learn = self.http.spam_filter.learn
-        await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in letters(count)))
+        await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in samples(count)))
 
     async def quarantine(
         self,

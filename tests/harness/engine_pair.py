@@ -24,7 +24,7 @@ from nbstream.store.model.memory_model import MemoryModel
 from nbstream.tokens.native_tokenizer import make_tokenizer
 from nbstream.tokens.tokenizer import TokenizerOptions
 from tests.harness.generated_mail import TRUSTED_AUTHSERV_IDS
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 if TYPE_CHECKING:
     from nbstream.filter.results import CheckSeconds
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NOW = 1_800_000_000.0
 """The time of all lessons and checks, in seconds since the epoch."""
 
-_TAUGHT = 160  # letters, before the first check: enough for verdicts
+_TAUGHT = 160  # messages, before the first check: enough for verdicts
 _LEARNED_SHARE = 0.03
 _BARE_SHARE = 0.1
 SETTINGS = (
@@ -79,8 +79,8 @@ class Site:
         return Filter(replace(made.parts, tokenizer=tokenizer, clock=lambda: NOW), made.policy)
 
     async def teach(self, seed: int) -> None:
-        """Teach letters, enough for verdicts."""
-        for label, raw in letters(_TAUGHT, seed):
+        """Teach messages, enough for verdicts."""
+        for label, raw in samples(_TAUGHT, seed):
             await self.filters[0].learn(Message.parse(raw), label, "test")
 
     async def observe(self, raw: bytes, way: Way) -> dict[str, object]:
@@ -161,7 +161,7 @@ class EnginePair:
         self.sites = Site(PYTHON), Site(engine)
 
     async def teach(self, seed: int) -> None:
-        """Teach letters, enough for verdicts."""
+        """Teach messages, enough for verdicts."""
         for site in self.sites:
             await site.teach(seed)
 

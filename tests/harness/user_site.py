@@ -25,8 +25,8 @@ from nbstream.web.areas import USER_AREA
 from nbstream.web.responses import cookie_name
 from nbstream.web.sessions import csrf_token
 from tests.harness.http_listener import RunningHttpListener, open_http
-from tests.harness.letters import letters
 from tests.harness.mail_server import MailServer, open_mail_server
+from tests.harness.samples import samples
 from tests.harness.waiting import DEADLINE_SECONDS
 from tests.web.admin.page_listener import Browser
 
@@ -67,9 +67,9 @@ class UserSite:
             yield browser
 
     async def teach(self, count: int = 40) -> None:
-        """Teach letters of both classes."""
+        """Teach messages of both classes."""
         learn = self.http.spam_filter.learn
-        await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in letters(count)))
+        await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in samples(count)))
 
     async def check(self, raw: bytes, *recipients: str, sender: str = "from@shop.example") -> str:
         """Check a message to these recipients, and return its id once it is remembered."""

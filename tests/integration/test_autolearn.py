@@ -11,12 +11,12 @@ import pytest
 from redis import Redis
 
 from tests.harness.daemon import DaemonProcess, command, send, wait_until, write_config
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
 KEY = "nbstream:{default}:"
-TAUGHT = list(letters(120))
-FRESH = list(letters(100, seed=8))
+TAUGHT = list(samples(120))
+FRESH = list(samples(100, seed=8))
 
 
 class Site:
@@ -126,7 +126,7 @@ def test_where_people_move_nothing_but_spam_implicit_ham_brings_verdicts(site: S
 def test_forget_auto_drops_it_under_running_daemons_and_leaves_what_people_taught(site: Site) -> None:
     one, two = site.start(name="one"), site.start(name="two")
     teach(one)
-    probes = [("to@example.org", raw) for _, raw in letters(6, seed=11)]
+    probes = [("to@example.org", raw) for _, raw in samples(6, seed=11)]
     deliver(one, [raw for _, raw in FRESH])
     wait_until(lambda: layer(one) > 5 and layer(two) == layer(one))
     before = site.people()

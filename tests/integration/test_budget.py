@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.harness.daemon import DaemonProcess, command, wait_until, write_config
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
-LETTERS = list(letters(60))
+LETTERS = list(samples(60))
 HAM = [raw for label, raw in LETTERS if label == "ham"]
 SPAM = [raw for label, raw in LETTERS if label == "spam"]
 

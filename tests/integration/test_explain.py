@@ -14,8 +14,8 @@ import pytest
 from redis import Redis
 
 from tests.harness.daemon import DaemonProcess, command, send, wait_until, write_config
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
 SPAM, HAM, READER = "spam@nbstream.invalid", "ham@nbstream.invalid", "ann@example.org"
 
@@ -27,7 +27,7 @@ def redis(own_redis: RedisServer) -> Any:
 
 
 def taught(daemon: DaemonProcess) -> None:
-    send(daemon, [(SPAM if label == "spam" else HAM, raw) for label, raw in letters(120)])
+    send(daemon, [(SPAM if label == "spam" else HAM, raw) for label, raw in samples(120)])
 
 
 def delivered(daemon: DaemonProcess, raw: bytes) -> tuple[Message, str]:
@@ -49,7 +49,7 @@ def config(tmp_path: Path, own_redis: RedisServer, **settings: str) -> Path:
 def test_the_header_and_the_command_tell_the_same_of_a_message_after_the_model_has_changed(
     tmp_path: Path, own_redis: RedisServer, redis: Any
 ) -> None:
-    _, letter = next(letters(1, seed=9))
+    _, letter = next(samples(1, seed=9))
     with DaemonProcess(config(tmp_path, own_redis)) as daemon:
         taught(daemon)
         message, message_id = delivered(daemon, letter)

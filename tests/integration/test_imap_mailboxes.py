@@ -16,10 +16,10 @@ from nbstream.training.template import parse_template
 from tests.harness.daemon import command
 from tests.harness.handbook_pages import page
 from tests.harness.imap_server import ImapServer
-from tests.harness.letters import letters
 from tests.harness.postfix import open_folder
 from tests.harness.programs import needs_root
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
 USERS = {"ann": "secret", "bob@example.org": "of-bob"}
 SHARED = """\
@@ -146,7 +146,7 @@ def test_a_site_is_taught_over_imap_by_one_command(
     server: Mailboxes, shared_redis: RedisServer, tmp_path: Path
 ) -> None:
     with server.login("ann") as session:
-        for label, raw in letters(150):
+        for label, raw in samples(150):
             folder = "Junk" if label == "spam" else "Archive"
             assert session.append(folder, "", "", raw.replace(b"\n", b"\r\n"))[0] == "OK"
     config, users, password = tmp_path / "nb.yaml", tmp_path / "users.txt", tmp_path / "master.txt"

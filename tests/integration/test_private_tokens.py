@@ -17,8 +17,8 @@ from redis import Redis
 from nbstream.store.model.ledger import unpack_names
 from nbstream.store.recent.stored_form import decompress_first
 from tests.harness.daemon import DaemonProcess, command, send, wait_until, write_config
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
 SPAM, HAM, READER = "spam@nbstream.invalid", "ham@nbstream.invalid", "ann@example.org"
 WORDS = ("quetzalcoatl", "xylophonist", "brouhaha", "kerfuffle")
@@ -47,7 +47,7 @@ def config(tmp_path: Path, own_redis: RedisServer, **settings: str) -> Path:
 
 
 def taught(daemon: DaemonProcess) -> None:
-    send(daemon, [(SPAM if label == "spam" else HAM, raw) for label, raw in letters(60)])
+    send(daemon, [(SPAM if label == "spam" else HAM, raw) for label, raw in samples(60)])
     send(daemon, [(SPAM, letter(number)) for number in range(20)])
 
 

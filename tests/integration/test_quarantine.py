@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.daemon import DaemonProcess, command, wait_until
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 ODD = (
     b"Message-ID: <odd@example.org>\nFrom: =?utf-8?q?Ann_=1B[2J?= <ann@work.example.org>\nTo: you@example.net\n"
@@ -43,7 +43,7 @@ def send(daemon: DaemonProcess, raw: bytes, *recipients: str) -> str:
 
 
 def teach(daemon: DaemonProcess) -> None:
-    for label, raw in letters(60):
+    for label, raw in samples(60):
         assert send(daemon, raw, f"{label}@nbstream.invalid").startswith("250")
 
 

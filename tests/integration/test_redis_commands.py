@@ -60,7 +60,7 @@ def configure(folder: Path, redis: str, model: str = "default", more: str = "") 
     return path
 
 
-def letters(folder: Path, label: str, count: int) -> Path:
+def samples(folder: Path, label: str, count: int) -> Path:
     target = folder / label
     target.mkdir()
     for number in range(count):
@@ -79,7 +79,7 @@ def test_every_command_works_and_two_workers_answer_a_stream(
         return printed.out
 
     config = configure(tmp_path, servers.setting)
-    spam, ham = letters(tmp_path, "spam", 20), letters(tmp_path, "ham", 20)
+    spam, ham = samples(tmp_path, "spam", 20), samples(tmp_path, "ham", 20)
     succeed("config", "check", config)
 
     succeed("learn", "spam", "-c", config, spam)

@@ -16,7 +16,7 @@ SPAM, HAM = "spam@nbstream.invalid", "ham@nbstream.invalid"
 
 @pytest.fixture
 def exported(tmp_path: Path, redis_binary: Path) -> Path:
-    """The model of a daemon that was taught four letters; one of them was relearned all the while."""
+    """The model of a daemon that was taught four messages; one of them was relearned all the while."""
     folder = tmp_path / "old"
     folder.mkdir()
     config = configure(folder, folder / "state")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.daemon import DaemonProcess, command, send, wait_until
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 MALLORY = "127.0.0.2"
 """Another peer, on Linux's loopback network."""
@@ -36,14 +36,14 @@ def opposite(label: str) -> str:
 
 
 def test_a_poisoner_is_seen_and_taken_back_while_the_daemon_runs(daemon: DaemonProcess) -> None:
-    good = [(f"{label}@nbstream.invalid", raw) for label, raw in letters(300)]
+    good = [(f"{label}@nbstream.invalid", raw) for label, raw in samples(300)]
     send(daemon, good)
-    probes = [("to@example.org", raw) for _, raw in letters(10, seed=8)]
+    probes = [("to@example.org", raw) for _, raw in samples(10, seed=8)]
     before = send(daemon, probes, with_verdict=True)
     known = [daemon.metric(f'nbstream_model_messages{{class="{label}"}}') for label in ("ham", "spam")]
     tokens = daemon.metric("nbstream_model_tokens")
 
-    bad = [(f"{opposite(label)}@nbstream.invalid", raw) for label, raw in letters(40, seed=9)]
+    bad = [(f"{opposite(label)}@nbstream.invalid", raw) for label, raw in samples(40, seed=9)]
     send(daemon, bad, MALLORY)
 
     assert send(daemon, probes, with_verdict=True) != before

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nbstream.mail.message import Message
 from tests.harness.corpora import trec_stream
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 from tests.mail.relay_changes import ENCODINGS, RELAY_CHANGES, RelayChange, lf_line_ends
 
 RICH = (
@@ -32,7 +32,7 @@ RICH = (
     "--=_outer part\nContent-Type: message/rfc822\n\nSubject: within\nMessage-ID: <within@example.org>\n\n"
     "The message within.\n--=_outer part--\nEpilogue.\n"
 )
-ORIGINALS = [RICH.encode(), *(raw for _, raw in letters(40))]
+ORIGINALS = [RICH.encode(), *(raw for _, raw in samples(40))]
 
 originals = st.sampled_from(ORIGINALS)
 ways = st.tuples(

@@ -26,7 +26,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.model import Model
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.filters import labelled
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 from tests.harness.waiting import DEADLINE_SECONDS
 
 Plan = Sequence[tuple[int, str | None]]
@@ -35,7 +35,7 @@ Plan = Sequence[tuple[int, str | None]]
 PlanWriter: TypeAlias = Callable[[str, Sequence[Plan]], Coroutine[None, None, None]]
 """What teaches all plans at once over connections to a URL: ``write`` or ``write_in_bulk``."""
 
-LETTERS = [Message.parse(raw) for _, raw in letters(200)]
+LETTERS = [Message.parse(raw) for _, raw in samples(200)]
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["__main__", __name__])  # else each process imports for a second

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nbstream.mail.message import Message
 from nbstream.tokens.tokenizer import Tokenizer, TokenizerOptions
 from nbstream.tokens.tokens import MAX_TOKEN_BYTES, Tokens
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 MAIL = b"""Received: from a.x.example ([192.0.2.9]) by y.example with SMTP; Sun, 1 Jan 2023 00:00:00 +0000
 From: =?utf-8?q?Ann_=C3=84?= <ann@x.example>
@@ -205,7 +205,7 @@ def test_a_megabyte_of_pathological_input_is_tokenized(make: Callable[[int], byt
 
 def test_the_groups_are_found_again_in_all_tokens() -> None:
     raw = b"From: a@b.example\r\nURL: http://c.example\r\nBody: x\r\n\r\nhttps://d.example:99/e?f (body: url)\r\n"
-    for content in (raw, *(letter for _, letter in letters(20))):
+    for content in (raw, *(letter for _, letter in samples(20))):
         tokens = Tokenizer().tokenize(Message.parse(content)).tokens
         assert tokens.head
         assert tokens.body

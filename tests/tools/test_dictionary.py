@@ -9,7 +9,7 @@ from nbstream.mail.message import Message
 from nbstream.store.recent import stored_form
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 from tools.dictionary.__main__ import train_dictionary
 from tools.dictionary.typical_mail import typical_mail
 
@@ -25,6 +25,6 @@ def test_the_same_mail_gives_the_same_dictionary() -> None:
 
 
 def test_a_message_is_smaller_than_deflated() -> None:
-    new_mail = contents([*typical_mail(50, seed=2), *(raw for _, raw in letters(50))])
+    new_mail = contents([*typical_mail(50, seed=2), *(raw for _, raw in samples(50))])
     compressed = mean(len(stored_form.compress(content)) for content in new_mail)
     assert compressed < 0.9 * mean(len(zlib.compress(content, 1)) for content in new_mail)

@@ -13,12 +13,12 @@ from redis.asyncio import Redis
 from nbstream.server.http.access import Role
 from nbstream.web import quarantine, quarantine_view
 from tests.harness.admin_site import HOSTILE, Site, assert_harmless, buttons, open_site, words
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 from tests.harness.sink import Sink, open_sink
 from tests.web.admin.page_listener import Browser
 
 PATH = "/ui/quarantine"
-LETTERS = [raw for _, raw in letters(12, seed=3)]
+LETTERS = [raw for _, raw in samples(12, seed=3)]
 
 
 @pytest.fixture

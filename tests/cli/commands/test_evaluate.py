@@ -13,7 +13,7 @@ import pytest
 
 from nbstream.cli.main import main
 from tests.harness.daemon import DEADLINE_SECONDS, wait_until
-from tests.harness.letters import letters, write_corpus
+from tests.harness.samples import samples, write_corpus
 
 COUNT = 60
 
@@ -59,7 +59,7 @@ def test_two_heaps_are_merged_in_their_order(evaluate: Evaluate, tmp_path: Path)
     for name in ("new", "tmp"):
         (tmp_path / "ham" / name).mkdir()
     with box.open("wb") as mbox:
-        for number, (label, raw) in enumerate(letters(COUNT)):
+        for number, (label, raw) in enumerate(samples(COUNT)):
             if label == "spam":
                 mbox.write(b"From x Sat Nov 21 10:00:00 2026\n" + raw + b"\n")
             else:
@@ -140,7 +140,7 @@ def handles(process: int, number: signal.Signals) -> bool:
 def test_an_interrupted_run_is_130_and_writes_no_scores(
     config: str, index: str, tmp_path: Path, end: signal.Signals
 ) -> None:
-    # The same letters over and over: longer than it takes to interrupt them.
+    # The same messages over and over: longer than it takes to interrupt them.
     lines = Path(index).read_text()
     Path(index).write_text(lines * 500)
     words = [sys.executable, "-m", "nbstream.cli", "evaluate", "-c", config, index]

@@ -16,10 +16,10 @@ from nbstream.store.recent.checked_messages import RecentMessages
 from nbstream.store.settings import MemorySettings
 from tests.cli.taught import Taught
 from tests.harness.filters import make_filter
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 NOBODY = "a" * 24
-LETTER = next(raw for label, raw in letters(50, seed=8) if label == "spam")
+LETTER = next(raw for label, raw in samples(50, seed=8) if label == "spam")
 EXPLANATION = {
     "time",
     "verdict",
@@ -37,8 +37,8 @@ EXPLANATION = {
 
 @pytest.fixture
 def model(taught: Taught) -> Taught:
-    """A model that has learned twenty letters."""
-    for label, raw in letters(20):
+    """A model that has learned twenty messages."""
+    for label, raw in samples(20):
         taught.teach(raw, label)
     return taught
 

@@ -14,15 +14,15 @@ from tests.cli.taught import Taught
 from tests.harness.algebra import stored, summed
 from tests.harness.disputes import DISPUTED, teach_dispute
 from tests.harness.filters import make_filter
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
 COUNT = 10 * GROUP_SIZE
 
 
 def mailbox(path: Path) -> Path:
     """An mbox of spam, with one message twice."""
-    spam = [raw for label, raw in letters(2 * COUNT + 200) if label == "spam"][:COUNT]
+    spam = [raw for label, raw in samples(2 * COUNT + 200) if label == "spam"][:COUNT]
     path.write_bytes(b"".join(b"From ann Sat Nov 21 10:00:00 2026\n" + raw + b"\n" for raw in [*spam, spam[0]]))
     return path
 
@@ -100,7 +100,7 @@ def test_a_kind_is_learned_checked_and_explained(taught: Taught, tmp_path: Path)
     taught.config.write_text(
         taught.config.read_text().replace("name: test,", "name: test, classes: [ham, news, spam],")
     )
-    for number, (label, raw) in enumerate(letters(120)):
+    for number, (label, raw) in enumerate(samples(120)):
         name = label if label == "spam" else ("ham", "news")[number % 2]
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ def test_a_kind_is_learned_checked_and_explained(taught: Taught, tmp_path: Path)
         out, _ = taught("learn", name, str(tmp_path / name))
         assert f" learned as {name}; " in out
     message = tmp_path / "message.eml"
-    message.write_bytes(next(raw for label, raw in letters(60, seed=9) if label == "ham"))
+    message.write_bytes(next(raw for label, raw in samples(60, seed=9) if label == "ham"))
 
     checked, _ = taught("check", str(message))
     (as_json,) = taught.json("check", str(message))

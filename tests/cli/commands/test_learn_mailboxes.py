@@ -17,8 +17,8 @@ from nbstream.cli.commands.learn_mailboxes import SOURCE
 from nbstream.mail.message import Message
 from tests.cli.taught import Taught
 from tests.harness.daemon import DaemonProcess
-from tests.harness.letters import letters
 from tests.harness.postfix import open_folder
+from tests.harness.samples import samples
 
 USERS = ("ann", "ben", "cal")
 
@@ -38,11 +38,11 @@ class MailSite:
         self.root = root
         self.template = f"{root}/%d/%n"
         self.raws: dict[str, list[bytes]] = {"spam": [], "ham": []}
-        for number, (label, raw) in enumerate(letters(150)):
+        for number, (label, raw) in enumerate(samples(150)):
             account = self.account(USERS[number % 3])
             put(account / (".Junk" if label == "spam" else ".Archive"), number, raw, "S")
             self.raws[label].append(raw)
-        for number, (_, raw) in enumerate(letters(30, seed=8)):
+        for number, (_, raw) in enumerate(samples(30, seed=8)):
             put(self.account("ann"), 1000 + number, raw, "")
 
     def account(self, user: str) -> Path:

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from tests.cli.taught import Taught
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 COUNT = 120
 
 
 @pytest.fixture
 def labelled(taught: Taught) -> Taught:
-    """A model that learned a stream of letters, each after it was scored, and needed none of them to decide."""
+    """A model that learned a stream of messages, each after it was scored, and needed none of them to decide."""
     text = taught.config.read_text()
     taught.config.write_text(text.replace("min_learned: 1", "min_learned: 0"))
-    taught.teach_all([(raw, label) for label, raw in letters(COUNT)])
+    taught.teach_all([(raw, label) for label, raw in samples(COUNT)])
     return taught
 
 

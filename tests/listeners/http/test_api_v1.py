@@ -15,8 +15,8 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from tests.harness.delivered import DELIVERED, assert_learned_as_it_was_checked
 from tests.harness.disputes import DISPUTED, teach_dispute
 from tests.harness.http_listener import LUNCH, PRIZE, RunningHttpListener, open_http
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 
 PROBLEM = "application/problem+json"
 
@@ -223,12 +223,12 @@ def with_kinds(values: dict[str, Any]) -> None:
 async def test_a_kind_is_taught_and_a_check_says_which_one_a_message_is(client: Redis, tmp_path: Path) -> None:
     async with open_http(client, tmp_path, change=with_kinds) as http:
         early = (await http.ask("/v1/check", LUNCH)).json["kind"]
-        for number, (label, raw) in enumerate(letters(120)):
+        for number, (label, raw) in enumerate(samples(120)):
             name = label if label == "spam" else ("ham", "newsletter")[number % 2]
             answer = await http.ask(f"/v1/learn?label={name}", raw)
             assert (answer.status, answer.json["label"]) == (200, name)
-        ham = next(raw for label, raw in letters(20, seed=11) if label == "ham")
-        spam = next(raw for label, raw in letters(20, seed=11) if label == "spam")
+        ham = next(raw for label, raw in samples(20, seed=11) if label == "ham")
+        spam = next(raw for label, raw in samples(20, seed=11) if label == "spam")
         check, other = (await http.ask("/v1/check", ham)).json, (await http.ask("/v1/check", spam)).json
         await http.memory.wait_until_written()
         record = (await http.ask(f"/v1/messages/{check['id']}")).json

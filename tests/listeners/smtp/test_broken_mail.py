@@ -10,8 +10,8 @@ from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.header import FilterMarks
 from tests.harness.daemon import DaemonProcess
-from tests.harness.letters import letters
 from tests.harness.mutation import mutations
+from tests.harness.samples import samples
 
 MARKS = FilterMarks()
 
@@ -90,7 +90,7 @@ def write_config(folder: Path) -> Path:
 
 
 def test_mutated_messages_pass(tmp_path: Path, redis_binary: Path) -> None:  # the daemon starts it
-    originals = [RICH, *(raw for _, raw in letters(20))]
+    originals = [RICH, *(raw for _, raw in samples(20))]
     with DaemonProcess(write_config(tmp_path)) as daemon:
         assert pass_all(daemon, tmp_path / "state/Maildir", mutations(originals, 400)) == 400
         assert daemon.metric('nbstream_filter_failures_total{reason="error"}') == 0

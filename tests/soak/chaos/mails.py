@@ -6,7 +6,7 @@ import base64
 import random
 import re
 
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 
 _OWN_FIELD = re.compile(rb"(?mi)^X-(?:Nbstream|Spam-(?:Flag|Status|Level)\b)[^\n]*\n(?:[ \t][^\n]*\n)*")
 
@@ -14,7 +14,7 @@ _OWN_FIELD = re.compile(rb"(?mi)^X-(?:Nbstream|Spam-(?:Flag|Status|Level)\b)[^\n
 def mail(number: int) -> bytes:
     """Return the message of that number, with LF line ends; each has words of its own, which only it has."""
     generator = random.Random(number)
-    ((_, letter),) = letters(1, seed=number)
+    ((_, letter),) = samples(1, seed=number)
     head, _, body = letter.partition(b"\n\n")
     body += b"only%dhere word%dalone\n" % (number, number)
     form = generator.randrange(8)

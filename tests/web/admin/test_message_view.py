@@ -20,11 +20,11 @@ from nbstream.web.admin.drawings import draw_explanation
 from nbstream.web.rendering import format_probability
 from tests.harness.admin_site import Site, buttons, open_site, words
 from tests.harness.disputes import DISPUTED, teach_dispute
-from tests.harness.letters import letters
 from tests.harness.redis.redis_server import RedisServer
+from tests.harness.samples import samples
 from tests.web.admin.page_listener import Browser, Response
 
-SPAM = next(raw for label, raw in letters(60, seed=9) if label == "spam")
+SPAM = next(raw for label, raw in samples(60, seed=9) if label == "spam")
 PATH = "/ui/messages/"
 
 
@@ -232,10 +232,10 @@ async def test_kinds_are_shown_and_taught(client: Redis, tmp_path: Path) -> None
         open_site(client, tmp_path, classes=("ham", "newsletter", "spam")) as site,
         site.browser() as browser,
     ):
-        for number, (label, raw) in enumerate(letters(120)):
+        for number, (label, raw) in enumerate(samples(120)):
             name = label if label == "spam" else ("ham", "newsletter")[number % 2]
             await site.http.spam_filter.learn(Message.parse(raw), name, "test")
-        ham = await site.check(next(raw for label, raw in letters(60, seed=9) if label == "ham"))
+        ham = await site.check(next(raw for label, raw in samples(60, seed=9) if label == "ham"))
 
         before = await browser.get(PATH + ham)
         said = await act(browser, ham, "newsletter")

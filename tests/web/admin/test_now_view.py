@@ -32,12 +32,12 @@ from nbstream.store.model.history import RecentChanges
 from nbstream.store.recent.message_rows import MessageRow, RowSearch
 from nbstream.web.admin.now_view import NowView
 from tests.harness.filters import make_filter
-from tests.harness.letters import letters
 from tests.harness.rows import envelope, message_id, write_rows
+from tests.harness.samples import samples
 from tests.harness.waiting import ended, until
 from tests.web.admin.page_listener import open_page
 
-SPAM = next(raw for label, raw in letters(60, seed=9) if label == "spam")
+SPAM = next(raw for label, raw in samples(60, seed=9) if label == "spam")
 
 
 @dataclass
@@ -92,7 +92,7 @@ async def test_it_asks_for_labels_and_shows_what_people_corrected(client: Redis,
         assert "Nothing is wrong." in await process.words()
         spam_filter = make_filter(client)
         learn = spam_filter.learn
-        await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in letters(300)))
+        await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in samples(300)))
         lesson = await spam_filter.learn(Message.parse(SPAM), "ham", "smtp", "ben")
         rows = [
             MessageRow(

@@ -27,7 +27,7 @@ from nbstream.web.admin.teaching_view import (
 )
 from nbstream.web.admin.undo_view import UndoView
 from tests.harness.filters import make_filter
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 from tests.web.admin.page_listener import Browser, PageListener, open_page
 
 PRIZE = Message.parse(b"Subject: prize\n\nClaim your free prize now\n")
@@ -137,7 +137,7 @@ async def test_who_taught_what_is_shown_and_filtered(site: Site, reader: Browser
 
 
 async def test_the_list_goes_on_page_by_page(site: Site, reader: Browser) -> None:
-    for label, raw in letters(60):
+    for label, raw in samples(60):
         await site.teach(Message.parse(raw), label)
 
     keys: list[str] = []
@@ -279,7 +279,7 @@ async def suspects_section(browser: Browser) -> str:
 
 
 async def test_labels_that_all_others_contradict_are_shown_to_be_changed(site: Site, teacher: Browser) -> None:
-    pairs = [(label, Message.parse(raw)) for label, raw in letters(80)]
+    pairs = [(label, Message.parse(raw)) for label, raw in samples(80)]
     for label, message in pairs[1:]:
         await site.teach(message, label)
     label, message = pairs[0]

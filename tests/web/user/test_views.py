@@ -17,10 +17,10 @@ from nbstream.web.texts import TEXTS
 from nbstream.web.users.preferences import UserPreferences
 from tests.harness.admin_site import words
 from tests.harness.http_listener import LUNCH, PRIZE
-from tests.harness.letters import letters
+from tests.harness.samples import samples
 from tests.harness.user_site import ANN, BOB, UserSite, open_user_site
 
-SPAM = next(raw for label, raw in letters(20) if label == "spam").replace(b"Subject: ", b"Subject: Special ")
+SPAM = next(raw for label, raw in samples(20) if label == "spam").replace(b"Subject: ", b"Subject: Special ")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Letters written for tests: a stream of spam and ham that a filter can learn to tell apart."""
+"""Messages written for tests: a stream of spam and ham that a filter can learn to tell apart."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HAM = "meeting lunch report friday project budget review family holiday draft a
 _COMMON = "the and you for with this that have from please will about time here more"
 
 
-def letters(count: int, seed: int = 7) -> Iterator[tuple[str, bytes]]:
+def samples(count: int, seed: int = 7) -> Iterator[tuple[str, bytes]]:
     """``count`` pairs of label and raw message with LF line ends; the same ones for the same seed."""
     draw = random.Random(seed)
     for number in range(count):
@@ -28,10 +28,10 @@ def letters(count: int, seed: int = 7) -> Iterator[tuple[str, bytes]]:
 
 
 def write_corpus(folder: Path, count: int, seed: int = 7) -> Path:
-    """The letters as files, and their index."""
+    """The messages as files, and their index."""
     folder.mkdir(parents=True)
     lines = []
-    for number, (label, raw) in enumerate(letters(count, seed)):
+    for number, (label, raw) in enumerate(samples(count, seed)):
         (folder / f"{number}.eml").write_bytes(raw)
         lines.append(f"{label}\t{number}.eml\n")
     index = folder / "index.tsv"
