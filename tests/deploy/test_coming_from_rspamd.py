@@ -83,7 +83,7 @@ def test_the_page_from_the_first_step_to_the_way_back(site: Site) -> None:
     site.machine.restart()
 
     site.machine.fill_mailboxes()
-    assert "ham: 60 letters" in site.machine.follow("Teach", "--plan")
+    assert "ham: 60 messages" in site.machine.follow("Teach", "--plan")
     assert "60 learned as ham, 60 learned as spam" in site.machine.follow("Teach", "--yes")
     site.machine.file(observed, ".Archive")
     assert "\n1 with a verdict in X-Rspamd-Action" in site.machine.follow("Compare", "X-Rspamd-Action")
