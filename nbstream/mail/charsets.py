@@ -73,6 +73,7 @@ UTF8_REPLACED = "utf8"
 _REPLACEMENT = "\ufffd"
 _UNLABELLED = frozenset({"us-ascii", "utf-8", "ascii"})
 _SLICE_BYTES = 64 * 1024
+_MAX_CHARACTER_BYTES = 4
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))  # of UTF-8: no character begins with one
 _UTF7_SLICE_BYTES = 256
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/]*")
@@ -143,10 +144,12 @@ def decode_ends(content: bytes, charset: str | None, head_bytes: int, tail_bytes
     tail_start = (len(content) - 4 * tail_bytes - _SLICE_BYTES) & ~3
     if tail_start <= 4 * head_bytes:
         return decode_text(content, name), ""
+    for factor in (1, 4):
+        head = decode_text(content[: factor * head_bytes], name)
+        if len(head.encode("utf-8", "replace")) > head_bytes + _MAX_CHARACTER_BYTES:  # a cut one is behind them
+            break
     tail = content[tail_start:]
-    return decode_text(content[: 4 * head_bytes], name), decode_text(
-        tail.lstrip(_CONTINUATION_BYTES) if codec is None else tail, name
-    )
+    return head, decode_text(tail.lstrip(_CONTINUATION_BYTES) if codec is None else tail, name)
 
 
 def _labelled_codec(charset: str | None) -> str | None:
