@@ -94,7 +94,7 @@ class TeachingListener(DrainedListener):
 
     def __init__(self, context: Any) -> None:
         super().__init__("teaching", [], None)
-        self._spam_filter = context.runtime.spam_filter
+        self._spam_filter = context.message_service.runtime.spam_filter
 
     async def drain(self, seconds: float) -> None:
         lesson = asyncio.create_task(self._spam_filter.learn(PRIZE, "spam", "test"))

@@ -80,7 +80,7 @@ async def test_another_user_sees_all_but_what_is_for_the_daemon_alone() -> None:
             os.seteuid(0)
 
     names = kind_names(found)
-    assert {"permissions.OTHER_USER", "permissions.STATE", "machine.DISK", "examination.FORBIDDEN"} <= names
+    assert {"machine.OTHER_USER", "machine.STATE", "machine.DISK", "examination.FORBIDDEN"} <= names
     assert "connections.UNREACHABLE" in names  # they are asked all the same
     problems = [finding.check for finding in found if finding.severity is Severity.PROBLEM]
     assert problems == ["daemon.running", "listener.smtp"]
