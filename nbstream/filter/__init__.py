@@ -6,7 +6,7 @@ unless a person reinforces.
 """
 
 from nbstream.filter.autolearner import Autolearner, ImplicitHamLearner, ImplicitHamWalk
-from nbstream.filter.filter import Filter, LabelledMessage, LearnableMessage
+from nbstream.filter.filter import Filter, LabelledMessage, LessonMessage
 from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
 from nbstream.filter.message_counts import CountSource, LessonStore, learned_by_class
 from nbstream.filter.parts import (
@@ -45,7 +45,7 @@ __all__ = [
     "ImplicitHamLearner",
     "ImplicitHamWalk",
     "LabelledMessage",
-    "LearnableMessage",
+    "LessonMessage",
     "LessonStore",
     "OwnModelUse",
     "RememberingObserver",

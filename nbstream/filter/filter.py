@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 _THREAD_BYTES = 64 * 1024
 """Larger messages are tokenized in a thread: other work then waits for a switch of threads only."""
 
-LearnableMessage: TypeAlias = "Message | CheckedMessage | TokenizedMessage"
-"""What can be learned: a message, what is remembered of a checked message, or the tokens of a message."""
+LessonMessage: TypeAlias = "Message | CheckedMessage | TokenizedMessage"
+"""The message of a lesson: itself, what is remembered of its check, or its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledMessage:
     """A message and the class that it is learned into, ham, spam or a kind; None takes it back."""
 
-    message: LearnableMessage
+    message: LessonMessage
     label: str | None
 
 
@@ -113,7 +113,7 @@ class Filter:
 
     async def learn(
         self,
-        message: LearnableMessage,
+        message: LessonMessage,
         label: str,
         source: str,
         actor: str = "",
@@ -140,7 +140,7 @@ class Filter:
         if self.parts.lesson_groups:
             await asyncio.wait(self.parts.lesson_groups, timeout=seconds)
 
-    async def unlearn(self, message: LearnableMessage, source: str, actor: str = "") -> FeedbackResult:
+    async def unlearn(self, message: LessonMessage, source: str, actor: str = "") -> FeedbackResult:
         """Take back exactly what was learned of ``message``. Raises ``StoreUnavailable``."""
         return await self._learn_and_report(message, None, FeedbackSource(source, actor))
 
@@ -171,7 +171,7 @@ class Filter:
         async for labelled in messages:
             if labelled.label is not None:
                 self.require_class(labelled.label)
-            yield Feedback(await self._tokenize_learnable(labelled.message), labelled.label, feedback_source)
+            yield Feedback(await self._tokenize_lesson(labelled.message), labelled.label, feedback_source)
             if not isinstance(labelled.message, TokenizedMessage):
                 await asyncio.sleep(0)  # the lessons that are being written can go on
 
@@ -203,10 +203,10 @@ class Filter:
         return CheckedMessage(message_key, tokens, check.probability, str(check.verdict))
 
     async def _learn_and_report(
-        self, message: LearnableMessage, label: str | None, feedback_source: FeedbackSource
+        self, message: LessonMessage, label: str | None, feedback_source: FeedbackSource
     ) -> FeedbackResult:
         try:
-            tokenized = await self._tokenize_learnable(message)
+            tokenized = await self._tokenize_lesson(message)
             lesson = await self._lesson_groups.learn(Feedback(tokenized, label, feedback_source))
         except Exception as error:
             self.report_failed_feedback(label, feedback_source.source, error)
@@ -219,7 +219,7 @@ class Filter:
         is_refused = isinstance(error, StoreRefuses)
         self.parts.observer.feedback_failed(label and label_of(label), source, is_refused=is_refused)
 
-    async def _tokenize_learnable(self, message: LearnableMessage) -> TokenizedMessage:
+    async def _tokenize_lesson(self, message: LessonMessage) -> TokenizedMessage:
         if isinstance(message, TokenizedMessage):
             return message
         if isinstance(message, CheckedMessage):

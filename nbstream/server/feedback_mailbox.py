@@ -32,7 +32,7 @@ from nbstream.threads import in_thread_if_large
 from nbstream.tokens import html
 
 if TYPE_CHECKING:
-    from nbstream.filter import FeedbackResult, Filter, LearnableMessage
+    from nbstream.filter import FeedbackResult, Filter, LessonMessage
     from nbstream.filter.metrics import FilterMetrics
     from nbstream.server.connections import Peer
     from nbstream.server.runtime import Runtime
@@ -269,7 +269,7 @@ class FeedbackMailbox:
 
     async def _messages_to_learn(
         self, feedback: FeedbackContent, spam_filter: Filter, label: str, source: str
-    ) -> AsyncIterator[LearnableMessage]:
+    ) -> AsyncIterator[LessonMessage]:
         """Yield the messages, parsed one at a time, so that the parts of all are never in memory at once."""
         if feedback.id is None:
             for raw in feedback.messages:

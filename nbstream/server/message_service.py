@@ -32,7 +32,7 @@ from nbstream.threads import in_thread_if_large
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from nbstream.filter import Check, FeedbackResult, Filter, LearnableMessage
+    from nbstream.filter import Check, FeedbackResult, Filter, LessonMessage
     from nbstream.policy.recipient_rules import RecipientRule
     from nbstream.policy.sender_lists import SenderLookup
     from nbstream.server.connections import Teachers
@@ -226,7 +226,7 @@ class MessageHandler:
 
     async def learn(
         self,
-        message: LearnableMessage,
+        message: LessonMessage,
         label: str | None,
         actor: str,
         reinforcement: Reinforcement = Reinforcement.AFTER_PAUSE,
@@ -251,7 +251,7 @@ class MessageHandler:
 
     async def try_learn(
         self,
-        message: LearnableMessage,
+        message: LessonMessage,
         label: str | None,
         actor: str,
         reinforcement: Reinforcement = Reinforcement.NEVER,

@@ -36,7 +36,7 @@ from nbstream.web.requests import PageRefused
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
     from nbstream.delivery.quarantine import Quarantine, QuarantineFile, QuarantineNote
-    from nbstream.filter import FeedbackResult, LearnableMessage
+    from nbstream.filter import FeedbackResult, LessonMessage
     from nbstream.mail.message import Message
     from nbstream.server.message_service import MessageHandler
     from nbstream.server.quarantine_release import ShownText
@@ -250,7 +250,7 @@ class WebQuarantine:
     async def learn(
         self,
         user: str | None,
-        message: LearnableMessage,
+        message: LessonMessage,
         label: str,
         actor: str,
         reinforcement: Reinforcement = Reinforcement.NEVER,

@@ -18,7 +18,7 @@ from nbstream.filter import (
     FilterParts,
     FilterPolicy,
     LabelledMessage,
-    LearnableMessage,
+    LessonMessage,
 )
 from nbstream.filter.message_counts import LessonStore
 from nbstream.mail.message import Message
@@ -91,7 +91,7 @@ def with_parts(spam_filter: Filter, **parts: Any) -> Filter:
     return Filter(replace(spam_filter.parts, **parts), spam_filter.policy)
 
 
-async def labelled(messages: AsyncIterable[LearnableMessage], label: str | None) -> AsyncIterator[LabelledMessage]:
+async def labelled(messages: AsyncIterable[LessonMessage], label: str | None) -> AsyncIterator[LabelledMessage]:
     """The same messages, all with this label."""
     async for message in messages:
         yield LabelledMessage(message, label)

@@ -34,7 +34,7 @@ from nbstream.web.requests import Page, PageRefused, PageRoute, Redirect, View
 
 if TYPE_CHECKING:
     from nbstream.delivery.quarantine import QuarantineNote
-    from nbstream.filter import FeedbackResult, LearnableMessage
+    from nbstream.filter import FeedbackResult, LessonMessage
     from nbstream.filter.filter import MessageRecord
     from nbstream.policy.check import Explanation
     from nbstream.server.message_service import MessageHandler
@@ -209,7 +209,7 @@ class MessageView(View):
         reinforcement = Reinforcement.NEVER if reinforced_version is None else Reinforcement.AT_ONCE
         return await handler.learn(message, label, request.session.name, reinforcement, reinforced_version)
 
-    async def _message_to_learn(self, message_id: str, handler: MessageHandler) -> LearnableMessage:
+    async def _message_to_learn(self, message_id: str, handler: MessageHandler) -> LessonMessage:
         """Return what is remembered of the message, or else the message itself if it is quarantined."""
         checked = await handler.runtime.spam_filter.recall(message_id)
         if checked:

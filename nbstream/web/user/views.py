@@ -21,7 +21,7 @@ from nbstream.web.texts import TEXTS
 from nbstream.web.user.own_mail import OwnMessage
 
 if TYPE_CHECKING:
-    from nbstream.filter import LearnableMessage
+    from nbstream.filter import LessonMessage
     from nbstream.web.quarantine import QuarantinedMail, WebQuarantine
     from nbstream.web.requests import Answer, PageRequest
     from nbstream.web.user.own_mail import OwnMail
@@ -115,7 +115,7 @@ class MessageView(View):
     async def _learn(self, address: str, message_id: str, label: str) -> str:
         """Teach the message, and return the name of the text that says what became of that."""
         is_own = await self._mail.find(address, message_id)
-        message: LearnableMessage | None = await self._mail.recall(message_id) if is_own else None
+        message: LessonMessage | None = await self._mail.recall(message_id) if is_own else None
         if message is None and (mail := await self._find(address, message_id)):
             with readable_quarantine():
                 message = await self._quarantine.message(mail)

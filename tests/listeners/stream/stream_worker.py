@@ -22,7 +22,7 @@ from nbstream.filter import (
     Filter,
     FilterParts,
     FilterPolicy,
-    LearnableMessage,
+    LessonMessage,
 )
 from nbstream.listeners.stream import queue as stream_queue
 from nbstream.listeners.stream.listener import StreamListener, StreamMetrics
@@ -76,7 +76,7 @@ class FaultyFilter(Filter):
 
     async def learn(
         self,
-        message: LearnableMessage,
+        message: LessonMessage,
         label: str,
         source: str,
         actor: str = "",
