@@ -1,4 +1,4 @@
-"""A canary: a message with a known answer, sent on the ways that mail takes.
+"""A canary: a message with a known answer, sent on the routes that mail takes.
 
 Rules: one goes to the listener, and one to the mail server of this machine, where one answers: so what is wrong
 behind nbstream is told from what is wrong in front of it. nbstream checks a canary like any message, calls it
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from nbstream.doctor.examination import Site
     from nbstream.findings import Finding
 
-NO_WAY = note(
+NO_ROUTE = note(
     "canary",
     "No canary was sent: no listener that relays mail is enabled.",
     "Check a message by hand: nbstream check message.eml.",
@@ -54,39 +54,39 @@ NOT_ANNOUNCED = problem(
 )
 NOT_SENT = problem(
     "canary",
-    "The canary could not be sent to {way}: {error}.",
+    "The canary could not be sent to {route}: {error}.",
     "See the finding about that listener and the daemon's log; with a milter, check that the mail server is "
     "running.",
 )
 REFUSED = problem(
     "canary",
-    "The canary to {address} was refused by {way} at {command}: {reply}.",
+    "The canary to {address} was refused by {route} at {command}: {reply}.",
     "Give an address that accepts mail, or fix what the reply names: see docs/guides/troubleshooting.md.",
 )
 NOT_CHECKED = problem(
     "canary",
-    "The canary to {address} was accepted by {way}, but the daemon did not check it.",
+    "The canary to {address} was accepted by {route}, but the daemon did not check it.",
     "Check the daemon's log for failed checks, and whether another program listens there.",
 )
 DELIVERED = ok(
     "canary",
-    "The canary to {address} was checked and passed on by {way} in {milliseconds:.0f} ms; it is marked as spam.",
+    "The canary to {address} was checked and passed on by {route} in {milliseconds:.0f} ms; it is marked as spam.",
 )
 NO_MAIL_SERVER = note(
     "canary",
-    "No mail server answers at {way}: whether mail reaches nbstream was not tested.",
+    "No mail server answers at {route}: whether mail reaches nbstream was not tested.",
     "If the mail server is on another machine, send a message from outside and look at its header.",
 )
 NOT_LED = warning(
     "canary",
-    "The mail server at {way} accepted the canary to {address}, but it did not reach this daemon within "
+    "The mail server at {route} accepted the canary to {address}, but it did not reach this daemon within "
     "{seconds:.0f} s.",
-    "Check the mail server's configuration (docs/guides/troubleshooting.md), unless mail takes another way.",
+    "Check the mail server's configuration (docs/guides/troubleshooting.md), unless mail takes another route.",
 )
 LED = ok(
     "canary",
-    "The canary to {address} arrived from the mail server at {way} within {milliseconds:.0f} ms; it is marked as "
-    "spam.",
+    "The canary to {address} arrived from the mail server at {route} within {milliseconds:.0f} ms; it is marked "
+    "as spam.",
 )
 
 SECONDS = 60.0
@@ -112,18 +112,18 @@ async def send_canary(site: Site, address: str, mail_server: TcpAddress | None =
         return [NO_DAEMON()]
     if canonical_address(address) in map(canonical_address, site.settings.feedback.addresses.values()):
         return [FEEDBACK_ADDRESS(address=address)]
-    ways = find_ways(site, mail_server or MAIL_SERVER)
-    if not ways:
-        return [NO_WAY()]
-    return await asyncio.gather(*(_send_by(way, site, address) for way in ways))
+    routes = find_routes(site, mail_server or MAIL_SERVER)
+    if not routes:
+        return [NO_ROUTE()]
+    return await asyncio.gather(*(_send_by(route, site, address) for route in routes))
 
 
 @dataclass(frozen=True, slots=True)
-class WayForMail:
+class MailRoute:
     """Where mail comes in: with EHLO or LHLO, and at once within TLS or not.
 
     ``is_direct``: a listener of ours is there, and not a mail server that is to lead mail to it. Mail may come on
-    another way where this one is not ``is_needed``.
+    another route where this one is not ``is_needed``.
     """
 
     verb: str
@@ -136,23 +136,23 @@ class WayForMail:
         return str(self.address)
 
 
-def find_ways(site: Site, mail_server: TcpAddress) -> list[WayForMail]:
-    """Return the ways for mail: the first listener that passes it on, and the mail server."""
+def find_routes(site: Site, mail_server: TcpAddress) -> list[MailRoute]:
+    """Return the routes of mail: the first listener that passes it on, and the mail server."""
     listeners = site.settings.listeners
-    ways = []
+    routes = []
     for listener, verb in _VERBS.items():
         address = listener.listen_address(listeners)
         if address is not None:
             tls = getattr(listener.section(listeners), "tls", "off")
-            ways.append(WayForMail(verb, address, has_tls=tls == "implicit"))
+            routes.append(MailRoute(verb, address, has_tls=tls == "implicit"))
             break
-    is_that_server = any(getattr(way.address, "port", 0) == mail_server.port for way in ways)
-    if (ways or MILTER.is_on(listeners)) and not is_that_server:
-        ways.append(WayForMail("EHLO", mail_server, is_direct=False, is_needed=not ways))
-    return ways
+    is_that_server = any(getattr(route.address, "port", 0) == mail_server.port for route in routes)
+    if (routes or MILTER.is_on(listeners)) and not is_that_server:
+        routes.append(MailRoute("EHLO", mail_server, is_direct=False, is_needed=not routes))
+    return routes
 
 
-async def _send_by(way: WayForMail, site: Site, address: str) -> Finding:
+async def _send_by(route: MailRoute, site: Site, address: str) -> Finding:
     raw = make_canary(address)
     key = make_message_reader(site.settings).read_incoming(raw).key
     canaries = Canaries(site.settings.state_dir / FOLDER)
@@ -162,21 +162,21 @@ async def _send_by(way: WayForMail, site: Site, address: str) -> Finding:
         return NOT_ANNOUNCED(error=error)
     started = time.perf_counter()
     try:
-        refusal = await _send(way, address, raw)
-        if refusal is None and not way.is_direct:
+        refusal = await _send(route, address, raw)
+        if refusal is None and not route.is_direct:
             await _wait_in_queue(canaries, key)
     except ConnectionRefusedError as error:
-        return NOT_SENT(way=way, error=error) if way.is_needed else NO_MAIL_SERVER(way=way)
+        return NOT_SENT(route=route, error=error) if route.is_needed else NO_MAIL_SERVER(route=route)
     except (OSError, EOFError, ValueError) as error:
-        return NOT_SENT(way=way, error=str(error) or "no answer in time")
+        return NOT_SENT(route=route, error=str(error) or "no answer in time")
     finally:
         was_checked = not canaries.withdraw(key)
     if refusal is not None:
         return refusal
     seconds = time.perf_counter() - started
-    checked, unchecked = (DELIVERED, NOT_CHECKED) if way.is_direct else (LED, NOT_LED)
+    checked, unchecked = (DELIVERED, NOT_CHECKED) if route.is_direct else (LED, NOT_LED)
     kind = checked if was_checked else unchecked
-    return kind(address=address, way=way, milliseconds=1000 * seconds, seconds=seconds)
+    return kind(address=address, route=route, milliseconds=1000 * seconds, seconds=seconds)
 
 
 async def _wait_in_queue(canaries: Canaries, key: str) -> None:
@@ -209,15 +209,15 @@ def _announce(site: Site, canaries: Canaries, key: str) -> None:
     canaries.announce(key)
 
 
-async def _send(way: WayForMail, address: str, raw: bytes) -> Finding | None:
+async def _send(route: MailRoute, address: str, raw: bytes) -> Finding | None:
     """Send the message; return the finding of a refusal. Raises ``OSError`` and ``EOFError``."""
     async with asyncio.timeout(SECONDS):
-        reader, writer = await connect(way.address, way.has_tls)
+        reader, writer = await connect(route.address, route.has_tls)
         try:
-            conversation = Conversation("canary", way, reader, writer)
-            refusal = await begin_smtp(conversation, way.verb)
+            conversation = Conversation("canary", route, reader, writer)
+            refusal = await begin_smtp(conversation, route.verb)
             if refusal is not None:
-                return REFUSED(address=address, way=way, command=way.verb, reply=refusal[:300])
+                return REFUSED(address=address, route=route, command=route.verb, reply=refusal[:300])
             commands = {
                 "MAIL": b"MAIL FROM:<>\r\n",
                 "RCPT": f"RCPT TO:<{address}>\r\n".encode(),
@@ -228,7 +228,7 @@ async def _send(way: WayForMail, address: str, raw: bytes) -> Finding | None:
                 conversation.send(data)
                 reply = (await smtp_reply(conversation))[-1]
                 if reply[:1] not in {"2", "3"}:
-                    return REFUSED(address=address, way=way, command=command, reply=reply[:300])
+                    return REFUSED(address=address, route=route, command=command, reply=reply[:300])
             conversation.send(b"QUIT\r\n")
             return None
         finally:

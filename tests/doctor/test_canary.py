@@ -18,7 +18,7 @@ from nbstream.addresses import TcpAddress
 from nbstream.cli.main import main
 from nbstream.daemon.status import DaemonStatus
 from nbstream.doctor import canary
-from nbstream.doctor.canary import find_ways, send_canary
+from nbstream.doctor.canary import find_routes, send_canary
 from nbstream.doctor.examination import Site
 from tests.harness.daemon import DaemonProcess, free_port
 from tests.harness.examined_sites import make_site, the
@@ -189,7 +189,7 @@ async def test_root_does_not_write_into_the_folder_of_another_user(folder: Path)
 
 
 @pytest.mark.parametrize(
-    ("listeners", "ways"),
+    ("listeners", "routes"),
     [
         ("", ["EHLO 127.0.0.1:10025", "EHLO 127.0.0.1:1"]),
         ("smtp: {listen: '0.0.0.0:1'}", ["EHLO 0.0.0.0:1"]),  # it is the mail server itself
@@ -198,10 +198,10 @@ async def test_root_does_not_write_into_the_folder_of_another_user(folder: Path)
         ("smtp: null, spamd: {}", []),
     ],
 )
-def test_the_ways_of_mail_are_those_of_the_listeners(tmp_path: Path, listeners: str, ways: list[str]) -> None:
-    found = find_ways(make_site(tmp_path, f"listeners: {{{listeners}}}\n"), NOWHERE)
+def test_the_routes_of_mail_are_those_of_the_listeners(tmp_path: Path, listeners: str, routes: list[str]) -> None:
+    found = find_routes(make_site(tmp_path, f"listeners: {{{listeners}}}\n"), NOWHERE)
 
-    assert [f"{way.verb} {way}" for way in found] == ways
+    assert [f"{route.verb} {route}" for route in found] == routes
 
 
 async def test_a_mail_server_that_is_not_there_matters_where_no_mail_comes_without_it(folder: Path) -> None:
