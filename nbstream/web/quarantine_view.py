@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlencode
 
 from nbstream.policy.verdict import ActionKind
+from nbstream.web.admin.messages_view import rows_of_results
 from nbstream.web.areas import PREFIX, USER_PREFIX
 from nbstream.web.forms import read_address, read_selected_ids
 from nbstream.web.quarantine import (
@@ -96,7 +97,7 @@ class QuarantineView(View):
                 return Page("admin/quarantine_delete.html", {"rows": await self._quarantine.rows(mails.values())})
             case _:
                 raise PageRefused(400, "Nothing was changed: the quarantine has no such action.")
-        values = {"results": results, "rows": await self._find_rows(ids)}
+        values = {"results": results, "rows": await rows_of_results(self._find_rows, ids)}
         return Page("admin/quarantine_results.html", values)
 
 

@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aiosmtpd.smtp import SMTP, Envelope, Session
 from redis.asyncio import Redis
 
 from nbstream.server.http.access import Role
+from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.web import quarantine, quarantine_view
 from tests.harness.admin_site import HOSTILE, Site, assert_harmless, buttons, open_site, words
+from tests.harness.redis.redis_server import RedisServer
 from tests.harness.samples import samples
 from tests.harness.sink import Sink, open_sink
 from tests.web.admin.page_listener import Browser
@@ -169,6 +172,28 @@ async def test_several_messages_are_released_and_each_has_its_result(site: Site,
         "page",
         "page ann",
     )
+
+
+async def test_what_was_done_is_said_where_redis_goes_away_after_it(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    class LastSink(Sink):
+        async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+            own_redis.stop()
+            return await super().handle_DATA(server, session, envelope)
+
+    client = open_client(ConnectionOptions(own_redis.url, timeout_seconds=1))
+    try:
+        async with (
+            open_sink(LastSink()) as port,
+            open_site(client, tmp_path, next_hop=f"smtp://127.0.0.1:{port}") as site,
+            site.browser() as browser,
+        ):
+            results = await send(browser, "release", await site.quarantine(LETTERS[0]))
+    finally:
+        await client.aclose()
+
+    assert "done : The message was delivered." in words(results)
 
 
 async def test_a_deletion_asks_first_and_then_deletes_what_was_asked(site: Site) -> None:

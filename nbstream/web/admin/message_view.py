@@ -26,6 +26,7 @@ from nbstream.tokens.private_tokens import are_private
 from nbstream.tokens.tokens import Tokens
 from nbstream.web.admin.drawings import draw_explanation
 from nbstream.web.admin.lesson_sentences import describe_lesson
+from nbstream.web.admin.messages_view import rows_of_results
 from nbstream.web.areas import PREFIX
 from nbstream.web.forms import read_selected_ids
 from nbstream.web.quarantine import MailOutcome, MailResult, readable_quarantine
@@ -186,7 +187,8 @@ class MessageView(View):
                 results[message_id] = error_problem(error).detail
                 if isinstance(error, StoreUnavailable):
                     break
-        return Page("admin/lesson_results.html", {"results": results, "rows": await self._lookups.rows(ids)})
+        values = {"results": results, "rows": await rows_of_results(self._lookups.rows, ids)}
+        return Page("admin/lesson_results.html", values)
 
     async def _reinforce(self, message_id: str, label: str, request: PageRequest) -> FeedbackResult | None:
         """Reinforce the label, unless the message was taught since the form was made: then return None.

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlencode
 
+from nbstream.errors import StoreUnavailable
 from nbstream.policy.verdict import ActionKind, Verdict
 from nbstream.store.recent.message_rows import (
     NULL_SENDER,
@@ -119,6 +121,13 @@ class MessagesView(View):
                 "clear_link": PATH,
             },
         )
+
+
+async def rows_of_results(find_rows: FindRows, message_ids: Collection[str]) -> Mapping[str, MessageRow]:
+    """Return the rows of messages that a page has results of, none where Redis is away: the results count."""
+    with suppress(StoreUnavailable):
+        return await find_rows(message_ids)
+    return {}
 
 
 def _shown_recipient(row: MessageRow, wanted: str) -> str | None:

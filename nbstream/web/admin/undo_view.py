@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from nbstream.filter.undo import TooManyChanges, UndoOutcome, selected_changes, undo_changes
 from nbstream.logs import event_fields
+from nbstream.web.admin.messages_view import rows_of_results
 from nbstream.web.admin.teaching_view import MILLISECOND, ChangeSelection, form_time
 from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 
@@ -85,10 +86,11 @@ class UndoView(View):
         async with _working(self._one_preview):
             changes = await self._select(selection)
             counts = await undo_changes(self._model, changes, outcomes.append, None)
+        shown = {outcome.change.message_key for outcome in outcomes[:_SHOWN]}
         return {
             "confirmed": _what_was_shown(wanted, selection, outcomes),
             "outcomes": outcomes[:_SHOWN],
-            "rows": await self._find_rows({outcome.change.message_key for outcome in outcomes[:_SHOWN]}),
+            "rows": await rows_of_results(self._find_rows, shown),
             "done": describe_undo(counts),
             "hidden": max(0, len(outcomes) - _SHOWN),
             "undoable": counts[UndoOutcome.WOULD_BE_TAKEN_BACK],
