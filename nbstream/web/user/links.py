@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import Counter
 
-from nbstream.errors import InputError, StoreUnavailable
+from nbstream.errors import NbstreamError
 from nbstream.logs import event_fields
 from nbstream.web.areas import USER_PREFIX
 from nbstream.web.quarantine import MailOutcome
@@ -108,7 +108,7 @@ class LinkView(View):
                 shown = await self._change(link, request)
             else:
                 shown = await self._show(link)
-        except (StoreUnavailable, InputError) as error:
+        except NbstreamError as error:
             _log.warning("http: a link could not be followed: %s", error)
             shown = _Shown(text="released_later", status=503, outcome=MailOutcome.LATER)
         self._metrics.count(purpose, shown.outcome)
@@ -121,7 +121,7 @@ class LinkView(View):
         return Page("user/link.html", values, shown.status)
 
     async def _show(self, link: SignedLink) -> _Shown:
-        """Return what the link would do. Raises ``StoreUnavailable`` or ``InputError``."""
+        """Return what the link would do. Raises ``NbstreamError``."""
         if link.purpose is LinkPurpose.DIGEST:
             return await self._show_digest(link)
         mail = await self._quarantine.find(link.address, link.message_id)
@@ -136,7 +136,7 @@ class LinkView(View):
         return _Shown(text=f"digest_{state}", button=f"digest_switch_{other}", field=("digest", other))
 
     async def _change(self, link: SignedLink, request: PageRequest) -> _Shown:
-        """Do what the link is for. Raises ``StoreUnavailable`` or ``InputError``."""
+        """Do what the link is for. Raises ``NbstreamError``."""
         quarantine, address = self._quarantine, link.address
         if link.purpose is LinkPurpose.DIGEST:
             await self._preferences.set_digest(address, wanted=request.form_value("digest") == "on")

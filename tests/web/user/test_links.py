@@ -145,6 +145,18 @@ async def test_the_digest_is_switched_off_and_on_again(site: Site) -> None:
     assert await preferences.wants_digest(BOB)
 
 
+async def test_what_cannot_be_learned_now_is_said_and_counted(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbstream.filter.message_counts.MAX_COUNT", 1 << 40)
+    await client.hset(KEYS.counts("ham"), "body:prize", 1 << 41)
+    async with open_site(client, tmp_path) as site:
+        await site.hold()
+        answer = await site.post(HAM, {"link": site.token(HAM)})
+        assert (answer.status, text_of(answer)) == (503, TEXTS["en"]["released_later"])
+        assert site.http.metric("nbstream_digest_links_total", purpose="ham", outcome="later") == 1
+
+
 # Whose link it is, and for what.
 
 
