@@ -1,7 +1,8 @@
 """Logging in: one form, and one answer to it, for administrators and for users.
 
 Rules: no peer needs less than a password or a link, because a local user is no administrator. Who knows a password
-or has a link may begin sixty sessions a minute, since each stays in Redis for hours. A link logs in by a button
+or has a link may begin sixty sessions a minute, since each stays in Redis for hours. Links have a count of their
+own, wrong ones too, which keep nobody behind the same address from their password. A link logs in by a button
 alone: what fetches links, such as a preview or a scanner of mail, must not use it up. What an authenticator
 compares, and how it limits wrong passwords, is its own matter.
 """
@@ -88,10 +89,10 @@ class Login:
         method = "link" if "link" in form else "password"
         try:
             if method == "link":  # which is used up by a look at it
-                await self._count_login(next(iter(sources)))
+                await self._count_login(f"{next(iter(sources))} links")
             who = await area.authenticator.identify(form, client, sources)
             if method == "password":
-                await self._count_login(next(iter(sources)))
+                await self._count_login(f"{next(iter(sources))} logins")
         except PageRefused as refused:
             area.metrics.login_tried(method, accepted=False)
             # Programs such as fail2ban read the address of the peer: whoever says that it is a proxy may lie.
@@ -117,8 +118,8 @@ class Login:
         return response
 
     async def _count_login(self, source: str) -> None:
-        """Count a login of this client. Raises ``PageRefused`` for too many."""
-        (logins,) = await self.counts.add([f"{source} logins"])
+        """Count a login of this source. Raises ``PageRefused`` for too many."""
+        (logins,) = await self.counts.add([source])
         if logins.count > _MAX_LOGINS:
             raise PageRefused(429, "login_too_many")
 

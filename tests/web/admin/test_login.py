@@ -66,6 +66,16 @@ async def test_a_link_logs_in_once_and_only_by_its_button(page: PageListener) ->
     assert "may read" in shown
 
 
+async def test_links_that_are_none_keep_nobody_from_a_password(page: PageListener) -> None:
+    link = await page.store.create_link("read", "user ann")
+    async with page.browser() as browser:
+        junk = [(await browser.post("/ui/login", {"link": "x"})).status for _ in range(60)]
+        assert (await browser.post("/ui/login", {"link": link})).status == 429
+        assert (await browser.post("/ui/login", {"password": "for teaching"})).status == 200
+    assert set(junk) == {403}
+    assert await page.store.use_link(link)
+
+
 async def test_the_cookie_is_for_the_page_alone(page: PageListener) -> None:
     async with page.browser() as browser:
         plain = await log_in(browser, link=await page.store.create_link("read", "ann"))
