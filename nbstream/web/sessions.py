@@ -1,10 +1,9 @@
 """The sessions of administrators and of users: who sends a request, by the cookie.
 
-Rules: each request asks Redis, so that a logout ends a session in all processes at once. Where Redis is away, a
-session that this process has confirmed within the last minutes goes on, for reading alone. A session that began
-with a password of administrators ends where that password no longer gives its role, and that of a user where the
-settings let their address in no more. A session of one scope is none in the other. What a form or a cookie must
-prove is an HMAC with the token of the session as its key.
+Rules: each request asks Redis, so that a logout ends a session in all processes at once; without Redis nobody has
+one. A session that began with a password of administrators ends where that password no longer gives its role, and
+that of a user where the settings let their address in no more. A session of one scope is none in the other. What a
+form or a cookie must prove is an HMAC with the token of the session as its key.
 """
 
 from __future__ import annotations
