@@ -5,7 +5,8 @@ Rules:
 - What a ``StateFile`` has answered survives the end of the process and a power cut. One thread of the process
   writes, one change after the other. For each of them it opens the file, which may have been moved away or removed
   meanwhile: then a new one follows.
-- Several processes may use the file: each transaction takes the lock of writers before it reads.
+- Several processes may use the file: each transaction takes the lock of writers before it reads. Whoever reads or
+  writes waits up to ten seconds for another's transaction.
 - An object may be made before a fork: the thread begins with the first change.
 - The file is readable by its owner alone, and root uses none in the folder of another user: by links there, made
   between a look at the file and its use, that user could have root write anywhere. What is removed leaves the
