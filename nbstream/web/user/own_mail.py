@@ -80,11 +80,8 @@ class OwnMail:
         """Return what is remembered of any checked message."""
         return await self.runtime().spam_filter.recall(message_id)
 
-    async def why(self, address: str, message_id: str, language: str, label: str | None = None) -> Sequence[str]:
-        """Return why the user's message is called what it is; nothing where too little is remembered.
-
-        ``label`` is what they have called it.
-        """
+    async def why(self, address: str, message_id: str, language: str) -> Sequence[str]:
+        """Return why the user's message is called what it is; nothing where too little is remembered."""
         check = await self._check(address, message_id)
         if check is None:
             return ()
