@@ -126,7 +126,8 @@ async def open_digests(
         outcomes = Counter[DigestOutcome]()
         digests = Digests(
             section=settings,
-            waiting=Quarantine(quarantine, user_of=user_of),
+            folder=quarantine,
+            user_of=user_of,
             kept_days=kept_days,
             state=DigestState(state),
             renderer=DigestRenderer(settings, kept_days),
@@ -139,7 +140,7 @@ async def open_digests(
             yield DigestSite(
                 digests,
                 digests.state,
-                digests.waiting,
+                Quarantine(quarantine),
                 quarantine,
                 server,
                 digests.preferences,

@@ -230,9 +230,8 @@ def make_digests(
 
     return Digests(
         section=section,
-        waiting=Quarantine(
-            settings.quarantine_folder, user_of=lambda address: user_of(normalize_address(address))
-        ),
+        folder=settings.quarantine_folder,
+        user_of=lambda address: user_of(normalize_address(address)),
         kept_days=settings.quarantine.days,
         state=DigestState(parts.state),
         renderer=DigestRenderer(section, settings.quarantine.days, may_log_in),

@@ -1,7 +1,7 @@
 """The digests: each user gets a list of what was quarantined since the last one, through the next hop.
 
 Rules: a digest goes only to an address that the settings name, to which quarantined mail was addressed, and whose
-user has not switched it off; and only where something is new. It is never checked, and never held back. A user is
+user has not switched it off; and only where something is new. It is neither checked nor quarantined. A user is
 noted as served after the next hop's 250: what ends a run in between sends one user a second digest at most, and
 costs nobody theirs. What came within the last minute is in the next digest, since its file may still be on its way
 to the disk. The least certain messages come first, since among them is what a user looks for.
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import Counter as MetricCounter
 
 from nbstream.delivery.next_hop import SmtpPath
+from nbstream.delivery.quarantine import Quarantine
 from nbstream.errors import InputError, RelayRefused, RelayUnavailable
 from nbstream.logs import event_fields
 from nbstream.web.quarantine import mails_of, read_row
@@ -29,9 +30,11 @@ from nbstream.web.users.digest_state import DigestMarker, DigestState
 from nbstream.web.users.links import LinkSigner
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.delivery.quarantine import Quarantine
     from nbstream.metrics import MetricsRegistry
+    from nbstream.web.quarantine import UserOf
     from nbstream.web.users.links import LinkKeys
     from nbstream.web.users.preferences import UserPreferences
     from nbstream.web.users.settings import DigestSettings
@@ -60,10 +63,14 @@ class DigestOutcome(StrEnum):
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class Digests:
-    """The digests of one quarantine; ``count`` gets the outcome of each."""
+    """The digests of the quarantine in ``folder``; ``count`` gets the outcome of each.
+
+    ``user_of`` may change: each run looks anew whose the mail is, by the rules of now.
+    """
 
     section: DigestSettings
-    waiting: Quarantine
+    folder: Path
+    user_of: UserOf
     kept_days: int | None
     state: DigestState
     renderer: DigestRenderer
@@ -113,20 +120,21 @@ class Digests:
         Raises ``InputError``.
         """
         marker = await asyncio.to_thread(self.state.marker, address)
-        digest = await asyncio.to_thread(self._make_digest, address, marker.until, now)
+        digest = await asyncio.to_thread(self._make_digest, self._open(), address, marker.until, now)
         return self.renderer.mail(digest, _NO_KEY, now) if digest else None
 
     async def _send_all(self, now: float, due: float | None, only: str | None = None) -> Counter[DigestOutcome]:
         outcomes = Counter[DigestOutcome]()
         if self.kept_days is not None:  # then all that waits is new, with a marker or without
             await asyncio.to_thread(self.state.remove_older, now - _DAY_SECONDS * (self.kept_days + 1))
-        users = [only] if only else await asyncio.to_thread(self.waiting.users)
+        waiting = self._open()
+        users = [only] if only else await asyncio.to_thread(waiting.users)
         signer = await self.link_keys.signer()
         for address in await self.preferences.want_digest(sorted(filter(self.section.is_recipient, users))):
             marker = await asyncio.to_thread(self.state.marker, address)
             if due is not None and marker.due >= due:
                 continue
-            digest = await asyncio.to_thread(self._make_digest, address, marker.until, now)
+            digest = await asyncio.to_thread(self._make_digest, waiting, address, marker.until, now)
             if digest is None:
                 continue
             try:
@@ -149,14 +157,17 @@ class Digests:
         outcomes[outcome] += 1
         self.count(outcome)
 
-    def _make_digest(self, address: str, until: float, now: float) -> Digest | None:
+    def _open(self) -> Quarantine:
+        return Quarantine(self.folder, user_of=self.user_of)
+
+    def _make_digest(self, waiting: Quarantine, address: str, until: float, now: float) -> Digest | None:
         """Return the digest of what came after ``until``; None where that is nothing. It opens the new files.
 
         Raises ``InputError``.
         """
         if not self.section.is_recipient(address):
             return None
-        mails = mails_of(self.waiting.messages_for(address)).values()
+        mails = mails_of(waiting.messages_for(address)).values()
         settled = [mail for mail in mails if mail.at <= now - _SETTLE_SECONDS]
         new = [mail for mail in settled if mail.at > until]
         found = [(row.note, row) for row in map(read_row, new) if row.note]  # others were released just now

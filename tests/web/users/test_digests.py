@@ -52,6 +52,26 @@ async def test_each_user_is_told_of_what_came_for_him(site: DigestSite) -> None:
         assert other.encode() not in mail.as_bytes()
 
 
+async def test_mail_goes_to_whom_it_belongs_now(client: Redis, tmp_path: Path) -> None:
+    """Aliases are read anew by a reload, while the process goes on."""
+    aliases = {"sales@example.org": ANN}
+
+    def user_of(address: str) -> str:
+        return aliases.get(address, address)
+
+    async with open_digests(client, tmp_path, user_of=user_of) as site:
+        assert await site.digests.send_due(DUE - 2 * DAY)
+        await site.hold(BEFORE - DAY, "sales@example.org", subject="First")
+        assert await site.digests.send_due(DUE - DAY)
+        aliases["sales@example.org"] = BOB
+        await site.hold(BEFORE, ANN, subject="Second")
+        assert await site.digests.send_due(DUE)
+        assert await site.digests.preview(DUE + DAY, ANN) is None
+
+    assert site.subjects == {ANN: ["First", "Second"], BOB: ["First"]}
+    assert "older" not in body_of(site.mails[1][1], "plain")
+
+
 async def test_who_is_excluded_or_has_switched_it_off_gets_none(client: Redis, tmp_path: Path) -> None:
     async with open_digests(client, tmp_path, exclude=("list@*",)) as site:
         await site.hold(BEFORE, ANN, BOB, "list@example.org")
