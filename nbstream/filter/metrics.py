@@ -176,7 +176,7 @@ class ModelGauges:
             ["class"],
         )
         self._lag = Gauge(
-            "nbstream_mirror_lag_seconds",
+            "nbstream_follower_lag_seconds",
             "Seconds since the counts in memory were last known to match Redis.",
             registry=registry.counts,
             multiprocess_mode="livemax",

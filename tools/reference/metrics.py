@@ -126,6 +126,6 @@ _INTRODUCTION = """
 
 _CLOSING = """
 With several [workers](settings.md#top-of-the-file) each listener exports the metrics of all of them: counters and
-histograms are sums, `nbstream_mirror_lag_seconds` and `nbstream_redis_up` are of the worst worker, sizes of the
+histograms are sums, `nbstream_follower_lag_seconds` and `nbstream_redis_up` are of the worst worker, sizes of the
 largest.
 """
