@@ -1,7 +1,7 @@
 //! The parts of nbstream that cost most: a message is tokenized, and its tokens are scored.
 //!
-//! Python is the specification: each module here mirrors a Python module of the same name, in the names of its
-//! functions and in their order, and gives the same bytes and the same bits. Where a piece of a message needs what
+//! Python is the specification: each module here has the name of a Python module, the names of its functions
+//! and their order, and gives the same bytes and the same bits. Where a piece of a message needs what
 //! Python alone has (rare charsets, some rules beyond ASCII), Python is asked: see `foreign`.
 
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]

@@ -384,7 +384,7 @@ class Quarantine:
             remaining, removed, problem = await asyncio.to_thread(self._remove_expired)
             on_swept(remaining, removed, await asyncio.to_thread(self.usage))
             if removed:
-                fields = event_fields(removed=removed, held=remaining, days=self._section.days)
+                fields = event_fields(removed=removed, remaining=remaining, days=self._section.days)
                 _log.info("quarantine: expired messages removed", extra=fields)
         if problem:
             raise InputError(problem)

@@ -123,11 +123,11 @@ def take_single_pages(browser: Browser, site: Site) -> None:
 
 
 def take_user_page(browser: Browser, site: Site) -> None:
-    """Write the pictures of the page of a user: his held mail, one message, and both on a telephone in German."""
+    """Write the pictures of the self-service page: mail, one message, and both on a telephone in German."""
     visitor = Visitor(browser, site.origin, Look(1000))
     log_user_in(site, visitor, RECIPIENT)
     visitor.page.set_viewport_size({"width": 1000, "height": 620})
-    take(visitor, "/my/", FOLDER / "user-held.png")
+    take(visitor, "/my/", FOLDER / "user-quarantine.png")
     visitor.page.get_by_role("article").nth(1).get_by_role("link").click()
     visitor.page.set_viewport_size({"width": 1000, "height": 420})
     take_page(visitor, FOLDER / "user-message.png")

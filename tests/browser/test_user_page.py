@@ -1,4 +1,4 @@
-"""The page of users in a real Chromium: without scripts, on a telephone, in the dark, and for a screen reader."""
+"""The self-service page in a real Chromium: without scripts, on a telephone, in the dark, by a screen reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A daemon with the page of users, and users who have logged in."""
+"""A daemon with the self-service page, and users who have logged in."""
 
 from __future__ import annotations
 

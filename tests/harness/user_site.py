@@ -1,4 +1,4 @@
-"""The page of users on a real HTTP listener with a real model, Redis, quarantine and mail server."""
+"""The self-service page on a real HTTP listener with a real model, Redis, quarantine and mail server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ANN, BOB = "ann@example.org", "bob@example.org"
 
 
 class UserBrowser(Browser):
-    """A browser of somebody who uses the page of users."""
+    """A browser of somebody who uses the self-service page."""
 
     def use_session(self, token: str) -> None:
         """Take the cookie of a session."""
@@ -100,7 +100,7 @@ class UserSite:
 async def open_user_site(
     client: Redis, folder: Path, *, login: str | None = None, **values: Any
 ) -> AsyncIterator[UserSite]:
-    """Run a listener with the page of users; ``values`` are sections of the settings."""
+    """Run a listener with the self-service page; ``values`` are sections of the settings."""
     async with open_mail_server() as mail_server:
 
         def change(settings: dict[str, Any]) -> None:

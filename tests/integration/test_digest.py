@@ -62,7 +62,7 @@ def settle(daemon: DaemonProcess) -> None:
         file.rename(file.with_name(f"{int(seconds) - 600}.{rest}"))
 
 
-def test_users_are_told_of_what_was_held_back(daemon: DaemonProcess, mail_server: MailServer) -> None:
+def test_users_are_told_of_what_was_quarantined(daemon: DaemonProcess, mail_server: MailServer) -> None:
     teach(daemon)
     assert send(daemon, ODD, "a@held.example", "b@held.example", "c@free.example") == "250 2.0.0 Accepted"
 

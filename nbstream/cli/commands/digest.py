@@ -57,7 +57,7 @@ async def run(options: argparse.Namespace, output: Output) -> int | None:
 def _text_of(content: bytes | None, options: argparse.Namespace) -> list[str]:
     """Return the lines of a digest, or its HTML. Raises ``InputError`` where there is nothing for one."""
     if content is None:
-        raise InputError(f"nothing new is held back for {printable(options.address)}, up to a minute ago")
+        raise InputError(f"nothing new is quarantined for {printable(options.address)}, up to a minute ago")
     mail = email.message_from_bytes(content, policy=email.policy.default)
     part = mail.get_body(("html" if options.html else "plain",))
     assert part is not None

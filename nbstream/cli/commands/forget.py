@@ -80,8 +80,8 @@ async def _forget_user(settings: Settings, options: argparse.Namespace, output: 
     members = {"done": options.yes, "erased": {step.subject: step.count for step in erased}, "left": left}
     output.show(lines, members)
     if not options.json:
-        held = len(Quarantine(settings.quarantine_folder).messages())
-        note = f"; the quarantine has {held} messages of all users: nbstream quarantine list" if held else ""
+        waiting = len(Quarantine(settings.quarantine_folder).messages())
+        note = f"; the quarantine has {waiting} messages of all users: nbstream quarantine list" if waiting else ""
         print_note(f"nbstream: mail stays where it is, and so do the log and backups{note}")
     if left:
         print_error("something of the user has come in meanwhile: run the command again")

@@ -286,7 +286,7 @@ class Settings(Section):
             for actions in all_actions
             for verdict in Verdict
         ):
-            warnings.append("digest: nobody gets one, because nothing is held back: no action is quarantine")
+            warnings.append("digest: nobody gets one, because no action is quarantine")
         if self.digest and self.listeners.http is None:
             warnings.append("digest: its links lead to listeners.http of this daemon, which is closed")
         if self.user_page and self.listeners.http is None:

@@ -82,8 +82,8 @@ class DigestTexts:
 class DigestRenderer:
     """Renders digests.
 
-    ``kept_days`` is after how many days held mail is removed, None for never. ``may_log_in`` tells whether the
-    user with an address, normalized, has a page.
+    ``kept_days`` is after how many days quarantined mail is removed, None for never. ``may_log_in`` tells whether
+    the user with an address, normalized, has a page.
     """
 
     def __init__(

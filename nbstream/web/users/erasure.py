@@ -3,8 +3,8 @@
 Rules: the steps are independent, and each can be done again: an erasure that was interrupted is finished by the
 next one, and finds nothing the second time. What they taught is unlearned exactly: the message goes back to what
 others taught, or is not learned any more. Only then the records of the history go, their own and those of others
-that repeat an entry of theirs. Whoever erases looks again afterwards, by the same steps. Mail that is held back
-for them stays: it is mail.
+that repeat an entry of theirs. Whoever erases looks again afterwards, by the same steps. Their quarantined
+mail stays: it is mail.
 """
 
 from __future__ import annotations

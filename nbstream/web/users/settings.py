@@ -1,4 +1,4 @@
-"""The settings of what users get: the digest of what was held back, and the page with their mail."""
+"""The settings of what users get: the digest of quarantined mail, and the self-service page."""
 
 from __future__ import annotations
 
