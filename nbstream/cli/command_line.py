@@ -415,7 +415,7 @@ _COMMANDS = (
             type=arguments.nonempty_path,
             default=[],
             metavar=("CLASS", "PATH"),
-            help="paths of another class, learned after the first ones; may be repeated",
+            help="paths of another class; messages of the classes are learned in turns; may be repeated",
         ),
         argument(
             "--reinforce",

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from itertools import starmap
+from itertools import repeat, starmap, zip_longest
 from typing import TYPE_CHECKING
 
 from nbstream import interrupts
@@ -76,17 +76,23 @@ def run(options: argparse.Namespace, output: Output) -> None:
 
 
 def _message_source(options: argparse.Namespace) -> MessageSource:
-    """Return what reads all messages that are named: of the paths, the IMAP folders, and the other classes."""
+    """Return what reads all messages that are named, those of several classes in turns.
+
+    The second of two large classes would weigh too much: a lesson weighs as much as the model errs on it.
+    """
     read_imap = _imap_reader(options) if options.folders else None
 
+    def read_first(errors: list[NbstreamError]) -> Iterator[NamedMessage]:
+        yield from message_files.read_messages(options.paths, errors)
+        if read_imap:
+            yield from message_files.interruptible(read_imap(errors))
+
     def read_all(errors: list[NbstreamError]) -> Iterator[tuple[NamedMessage, str | None]]:
-        for message in message_files.read_messages(options.paths, errors):
-            yield message, options.label
-        for message in message_files.interruptible(read_imap(errors)) if read_imap else ():
-            yield message, options.label
-        for label, *paths in options.others:
-            for message in message_files.read_messages(paths, errors):
-                yield message, label
+        others = [
+            zip(message_files.read_messages(paths, errors), repeat(label)) for label, *paths in options.others
+        ]
+        for turn in zip_longest(zip(read_first(errors), repeat(options.label)), *others):
+            yield from filter(None, turn)
 
     return read_all
 

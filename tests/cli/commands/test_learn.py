@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nbstream.cli.command_line import build_parser
+from nbstream.cli.commands.learn import _message_source
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.system_users import current_user
 from tests.cli.taught import Taught
@@ -46,6 +48,17 @@ def test_one_command_learns_several_classes(shared_redis: RedisServer, tmp_path:
     learned = run(config, "learn", "spam", prize, "--and", "ham", lunch, dinner, "--and", "spam", pills)
 
     assert learned == "2 learned as ham, 2 learned as spam; ham 2/50, spam 2/50 known\n"
+
+
+def test_the_messages_of_several_classes_come_in_turns(tmp_path: Path) -> None:
+    for name in "abcdef":
+        (tmp_path / name).write_text(f"Subject: {name}\n\n{name}\n")
+    a, b, c, d, e, f = (str(tmp_path / name) for name in "abcdef")
+    options = build_parser().parse_args(["learn", "spam", a, b, c, "--and", "ham", d, "--and", "spam", e, f])
+
+    named = [(Path(message.name).name, label) for message, label in _message_source(options)([])]
+
+    assert named == [("a", "spam"), ("d", "ham"), ("e", "spam"), ("b", "spam"), ("f", "spam"), ("c", "spam")]
 
 
 def learn(taught: Taught, *words: str, code: int = 0) -> tuple[str, str]:
