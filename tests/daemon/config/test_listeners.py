@@ -100,6 +100,14 @@ def problems_of(folder: Path, **addresses: str) -> str:
     ("one", "other"),
     [
         ("127.0.0.1:4000", "127.0.0.1:4000"),
+        ("0.0.0.0:4000", "127.0.0.1:4000"),
+        ("127.0.0.1:4000", "0.0.0.0:4000"),
+        ("[::]:4000", "[::1]:4000"),
+        ("[::1]:4000", "[0:0:0:0:0:0:0:1]:4000"),
+        ("localhost:4000", "127.0.0.1:4000"),
+        ("LOCALHOST:4000", "[::1]:4000"),
+        ("0.0.0.0:4000", "localhost:4000"),
+        ("mx.example.org:4000", "MX.example.org:4000"),
     ],
 )
 def test_two_listeners_at_one_address_are_a_problem_that_names_both(tmp_path: Path, one: str, other: str) -> None:
