@@ -211,11 +211,14 @@ class ListsSettings(Section):
 
     allow: Senders = ()
     """Mail of these senders is ham, where the sender is proved. A sender is an address, a domain
-    (``example.org``), all domains below one (``*.example.org``), or a network (``192.0.2.0/24``).
+    (``example.org``), all domains below one (``*.example.org``), or a network (``192.0.2.0/24``). One that is in
+    ``lists.block`` too is blocked.
     """
 
     block: Senders = ()
-    """Mail with one of these senders in From or the envelope is spam. A user's list decides before these lists."""
+    """Mail with one of these senders in From or the envelope is spam, also of one that is in ``lists.allow`` too.
+    A user's list decides before these lists.
+    """
 
 
 class FeedbackSettings(Section):
@@ -270,14 +273,30 @@ class FeedbackSettings(Section):
         return [f"feedback.allow_from: {network} is everybody: strangers may teach" for network in everybody]
 
 
-def rule_problems(rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None) -> list[RuleProblem]:
-    """Return the problems of all rules together, under a top with this section."""
+def redirect_problems(
+    actions: ActionsSettings, key: KeyPath, feedback: FeedbackSettings | None
+) -> list[RuleProblem]:
+    """Return the problems of the actions, below ``key``, that would redirect mail to a feedback address."""
+    taught = set(map(canonical_address, feedback.addresses.values())) if feedback else set[str]()
+    text = "must be redirected to no feedback address: it would be learned there"
+    return [
+        ((*key, name), text, str(action))
+        for name, action in actions
+        if canonical_address(action.address) in taught
+    ]
+
+
+def rule_problems(
+    rules: Sequence[RecipientRuleSettings], verdict: VerdictSettings | None, feedback: FeedbackSettings | None
+) -> list[RuleProblem]:
+    """Return the problems of all rules together, under a top with these sections."""
     if len(rules) > MAX_RECIPIENT_RULES:
         return [((), f"must be a list of at most {MAX_RECIPIENT_RULES} rules", f"{len(rules)} rules")]
     rates = {verdict.max_false_positive_rate if verdict else None, None}
     text = f"must be one of the budgets above: no more than {MAX_BUDGETS} different ones can be kept"
     problems: list[RuleProblem] = []
     for position, rule in enumerate(rules):
+        problems += redirect_problems(rule.actions, (position, "actions"), feedback)
         rate = rule.verdict.max_false_positive_rate
         if rate in rates or len(rates) <= MAX_BUDGETS:
             rates.add(rate)

@@ -255,6 +255,14 @@ class Settings(Section):
             raise located_error(problems)
         return value
 
+    @field_validator("actions")
+    @classmethod
+    def _no_redirect_to_feedback(cls, value: ActionsSettings, info: ValidationInfo) -> ActionsSettings:
+        problems = inheritance.redirect_problems(value, (), info.data.get("feedback"))
+        if problems:
+            raise located_error(problems)
+        return value
+
     @field_validator("recipients", mode="before")
     @classmethod
     def _inherit_from_top(cls, value: object, info: ValidationInfo) -> object:
@@ -265,7 +273,7 @@ class Settings(Section):
     def _check_recipient_rules(
         cls, value: tuple[RecipientRuleSettings, ...], info: ValidationInfo
     ) -> tuple[RecipientRuleSettings, ...]:
-        problems = inheritance.rule_problems(value, info.data.get("verdict"))
+        problems = inheritance.rule_problems(value, *(info.data.get(key) for key in ("verdict", "feedback")))
         if problems:
             raise located_error(problems)
         return value

@@ -66,6 +66,10 @@ def test_the_quarantine_is_in_the_state_folder(tmp_path: Path) -> None:
         ("actions: {spam: true}", "1: actions.spam: found true, must be pass, quarantine, redirect:ADDRESS,"),
         ("actions: {spam: 'redirect:'}", "1: actions.spam: found 'redirect:', must be redirect:ADDRESS with a"),
         (
+            "actions: {ham: 'redirect:SPAM@nbstream.invalid'}",
+            "1: actions.ham: found 'redirect:SPAM@nbstream.invalid', must be redirected to no feedback address",
+        ),
+        (
             "actions: {maybe: pass}",
             "1: actions.maybe: found an unknown key, must be one of ham, unsure, spam, reject",
         ),
@@ -97,6 +101,10 @@ def test_the_quarantine_is_in_the_state_folder(tmp_path: Path) -> None:
         (
             "recipients: [{match: '*', actions: {spam: bounce}}]",
             "1: recipients[0].actions.spam: found 'bounce', must be pass,",
+        ),
+        (
+            "recipients: [{match: '*', actions: {spam: 'redirect:ham@nbstream.invalid'}}]",
+            "1: recipients[0].actions.spam: found 'redirect:ham@nbstream.invalid', must be redirected to no",
         ),
         (
             "recipients: [{match: '*', verdict: {unsure: 0.995}}]",
