@@ -161,15 +161,21 @@ def create_maildir(maildir: pathlib.Path) -> None:
         make_folder(maildir / name)
 
 
-def remove_unfinished(maildir: pathlib.Path) -> None:
+def remove_unfinished(maildir: pathlib.Path) -> str:
     """Remove what a process that was killed has left in ``tmp``: nobody writes one file for so long.
 
-    Raises ``OSError``.
+    Return why the first of those that stay could not be removed; empty where there is none.
     """
-    until = time.time() - _UNFINISHED_SECONDS
+    until, problem = time.time() - _UNFINISHED_SECONDS, ""
     for path in (maildir / "tmp").glob("*"):
-        if path.stat().st_mtime < until:
-            path.unlink(missing_ok=True)
+        try:
+            if path.lstat().st_mtime < until:
+                path.unlink()
+        except FileNotFoundError:
+            continue  # it is in its place now
+        except OSError as error:
+            problem = problem or str(error)
+    return problem
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -396,10 +396,10 @@ class Quarantine:
         Raises ``InputError``.
         """
         days = self._section.days
-        maildir.remove_unfinished(self._path)
+        problem = maildir.remove_unfinished(self._path)
         messages = self.messages()
         until = time.time() - days * _DAY_SECONDS if days is not None else 0.0
-        removed, problem = 0, ""
+        removed = 0
         for message in itertools.takewhile(lambda message: message.at < until, messages):
             if removed == _MESSAGES_PER_STEP:
                 break

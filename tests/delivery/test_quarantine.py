@@ -203,6 +203,26 @@ async def test_what_a_killed_process_has_not_finished_is_removed(tmp_path: pathl
     assert [path for path in (abandoned, begun) if path.exists()] == [begun]
 
 
+async def test_what_cannot_be_removed_or_is_finished_just_now_does_not_keep_old_messages(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Quarantine(tmp_path, QuarantineSettings(days=30))
+    old, (stuck, finished, abandoned) = aged(await put(folder), 31), (tmp_path / "tmp" / name for name in "abc")
+    stuck.mkdir()
+    abandoned.write_bytes(b"half a mess")
+    for path in (stuck, abandoned):
+        os.utime(path, (0, 0))
+    monkeypatch.setattr(pathlib.Path, "glob", lambda *_: iter([stuck, finished, abandoned]))
+    counts_seen: list[tuple[int, int, QuarantineUsage]] = []
+
+    with pytest.raises(InputError, match=str(stuck)):
+        await folder.sweep(lambda *counts: counts_seen.append(counts))
+
+    assert not old.path.exists()
+    assert not abandoned.exists()
+    assert counts_seen[0][:2] == (0, 1)
+
+
 # Files are written all or none
 
 
