@@ -117,16 +117,18 @@ class QuarantineIndex:
     def reserve(self, files: dict[str, IndexedFile], max_bytes: int | None) -> bool:
         """Count files, by name, that are about to be written; False, and nothing is, where they have no room.
 
-        ``max_bytes`` is the room of all, None without a limit; one user has an eighth of it. Raises ``OSError``.
+        ``max_bytes`` is the room of all, None without a limit; one user has an eighth of it, or one message that
+        is larger. Raises ``OSError``.
         """
         with self._lock:
             if time.monotonic() >= self._next_look:
                 self._look()
+            users = frozenset[str]().union(*(file.users for file in files.values()))
+            waiting = [user for user in users if self._bytes[user]]
             for file in files.values():
                 self._count(file, 1)
-            users = frozenset[str]().union(*(file.users for file in files.values()))
             if max_bytes is not None and (
-                self._total > max_bytes or any(self._bytes[user] > max_bytes // _USERS_OF_ALL for user in users)
+                self._total > max_bytes or any(self._bytes[user] > max_bytes // _USERS_OF_ALL for user in waiting)
             ):
                 for file in files.values():
                     self._count(file, -1)
@@ -392,7 +394,7 @@ class Quarantine:
     def _remove_expired(self) -> tuple[int, int, str]:
         """Remove some of the messages that are older than the days of the section; None removes nothing.
 
-        Return how many messages are left, how many were removed, and why the first of the others could not be.
+        Return how many messages are left, how many were removed, and why the first of what stays could not be.
         Raises ``InputError``.
         """
         days = self._section.days

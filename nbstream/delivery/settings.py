@@ -180,6 +180,6 @@ class QuarantineSettings(Section):
     """A message is removed after this many days; ``null`` keeps it for ever."""
 
     max_bytes: ByteCount | None = 4 << 30
-    """The room of the quarantine, of which one user has an eighth. A message for which there is none gets 452.
-    ``null`` sets no limit.
+    """The room of the quarantine, of which one user has an eighth, or one message that is larger. A message for
+    which there is none gets 452. ``null`` sets no limit.
     """

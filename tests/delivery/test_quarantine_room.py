@@ -93,6 +93,17 @@ async def test_a_message_without_room_for_one_of_its_users_is_put_off_for_all_sp
     assert folder.usage() == QuarantineUsage(counted_bytes(tmp_path), 2 * BLOCK)
 
 
+async def test_a_user_for_whom_nothing_waits_has_room_for_a_message_that_is_larger_than_an_eighth(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = Quarantine(tmp_path, QuarantineSettings(max_bytes=4 * len(LARGE)))
+
+    assert await folder.write([part(LARGE, "ann@example.org")]) is None
+
+    assert await folder.write([part(SMALL, "ann@example.org")]) == NO_ROOM
+    assert await folder.write([part(SMALL, "bob@example.org")]) is None
+
+
 async def test_messages_at_the_same_time_do_not_go_over_the_limit_together(tmp_path: pathlib.Path) -> None:
     folder = Quarantine(tmp_path, QuarantineSettings(max_bytes=8 * BLOCK))
     parts = [part(SMALL, f"user{number}@example.org") for number in range(20)]
