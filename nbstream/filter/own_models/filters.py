@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from nbstream.filter import OWN_MODEL_UNAVAILABLE, Filter
+from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 
 if TYPE_CHECKING:
     from nbstream.filter.own_models.store import OwnCounts, OwnModels
@@ -27,7 +28,7 @@ WAIT_SECONDS = 0.2
 """How long mail waits for an own model: it is loaded in some milliseconds, unless Redis is slow or away."""
 
 _MAX_KNOWN_LEVELS = 10_000  # addresses: some 2 MB
-_ADDRESSES_PER_STEP = 50  # that are looked up: with 200 rules some 3 ms for short ones
+_ADDRESSES_PER_STEP = 50  # that are looked up: with 200 rules some 3 ms
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,12 @@ class OwnFilters:
                 await asyncio.sleep(0)
         return all_levels
 
+    def _levels_of(self, address: str) -> tuple[str, ...]:
+        """Return the names of the own models of ``address``, none where it is too long for an address."""
+        return self._known_levels(address) if len(address) <= MAX_ADDRESS_LENGTH else ()
+
     @cached_property
-    def _levels_of(self) -> Callable[[str], tuple[str, ...]]:
+    def _known_levels(self) -> Callable[[str], tuple[str, ...]]:
         return lru_cache(_MAX_KNOWN_LEVELS)(self.names.levels_of)
 
     async def for_user(self, address: str, *, sign: bool = True) -> Filter:
@@ -82,7 +87,7 @@ class OwnFilters:
         ``sign``: they are about to teach it, and it is listed. Raises ``StoreUnavailable`` and
         ``StoreIncompatible``.
         """
-        path = self.names.levels_of(address)
+        path = self._levels_of(address)
         if not path:
             return self.common
         parents = [await self.models.load(name) for name in path[:-1]]

@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 from nbstream.filter import FeedbackOutcome, OwnModelUse
 from nbstream.filter.own_models.filters import MAX_MODELS_OF_A_MESSAGE
 from nbstream.mail.message import Message
+from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.model.model import Model
 from tests.harness.own_model_site import ANN, BOB, Site, open_site, own_model
@@ -139,6 +140,15 @@ async def test_very_many_users_of_one_message_are_checked_by_the_common_model(cl
         own_models = [own.own_model for own in filters]
         assert own_models[0] == "example.org/user0"
         assert own_models.count("?") == 10
+
+
+async def test_what_is_too_long_for_an_address_has_no_own_model(client: Redis) -> None:
+    longest = "a" * (MAX_ADDRESS_LENGTH - len("@example.org")) + "@example.org"
+    async with open_site(client) as site:
+        own, common = await site.filters.for_recipients([longest, f"a{longest}"])
+
+        assert own.own_model == "example.org/" + longest.partition("@")[0]
+        assert common is await site.filters.for_user(f"a{longest}") is site.common
 
 
 async def test_a_message_with_very_many_recipients_lets_other_work_go_on(client: Redis) -> None:
