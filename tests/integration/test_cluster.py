@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.listeners.stream.queue import CLAIM_SECONDS
 from tests.harness.daemon import DaemonProcess, wait_until
 from tests.harness.redis.cluster_set import ClusterSet
 from tests.harness.redis.server_process import ServerProcess
@@ -47,7 +48,7 @@ def check_account(traffic: Traffic, servers: ModelServers, daemon: DaemonProcess
     assert result.lost == []
     assert result.is_exact
     assert result.entries == result.records == len(account.acknowledged)
-    wait_until(lambda: stream_answers(servers) >= set(account.entries))
+    wait_until(lambda: stream_answers(servers) >= set(account.entries), 3 * CLAIM_SECONDS)
     assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
     wait_until(lambda: daemon.get("/readyz") == (200, '{"ready":true,"degraded":{}}'))
 

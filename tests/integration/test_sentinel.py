@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nbstream.listeners.stream.queue import CLAIM_SECONDS
 from tests.harness.daemon import DaemonProcess, wait_until
 from tests.harness.redis.sentinel_set import SERVICE, SentinelSet
 from tests.harness.traffic import Traffic, audit, stream_answers
@@ -49,7 +50,7 @@ def test_a_failover_under_mail_lessons_and_stream_entries_loses_nothing(
         assert result.lost == []
         assert result.is_exact
         assert result.entries == result.records == len(account.acknowledged)
-        wait_until(lambda: stream_answers(servers) >= set(account.entries))
+        wait_until(lambda: stream_answers(servers) >= set(account.entries), 3 * CLAIM_SECONDS)
         assert daemon.metric('nbstream_filter_failures_total{reason="store"}') == 0
         wait_until(lambda: daemon.metric('nbstream_model_messages{class="spam"}') > 0)
         assert daemon.metric("nbstream_redis_up") == 1

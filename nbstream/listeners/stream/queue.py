@@ -2,9 +2,9 @@
 
 Rules. A consumer group gives each entry to one consumer, which answers it. One atomic step writes the answer and
 deletes the entry, and only while the entry is still pending; therefore an entry has one answer, however often it
-was tried. When a consumer gives no sign of life for ``claim_seconds``, another one claims its entries. An entry
-that was tried ``tries`` times is moved to the dead letters, with an answer that says so. Because an answered entry
-is deleted, the stream holds the entries that are still to be done.
+was tried. When a consumer gives no sign of life for ``CLAIM_SECONDS``, another one claims its entries. An entry
+that was tried ``MAX_TRIES`` times is moved to the dead letters, with an answer that says so. Because an answered
+entry is deleted, the stream holds the entries that are still to be done.
 
 A script claims entries, because XAUTOCLAIM does not say how often an entry was tried, and before Redis 7 it does
 not forget an entry that was deleted.
@@ -34,13 +34,17 @@ if TYPE_CHECKING:
 CONSUMER_GROUP = "nbstream"
 """The consumer group of all daemons; no other program reads the stream."""
 
-CLAIM_SECONDS = 10.0
-"""For how long a worker was silent whose entries another one takes over: each renews its claims every 2 s."""
+CLAIM_SECONDS = 60.0
+"""For how long a worker was silent whose entries another one takes over.
+
+Each renews its claims every 2 s. It is longer than Redis is away at a restart or a failover: after an outage the
+first worker that is back must not take over what living ones work on.
+"""
 
 MAX_TRIES = 3
 
 _BLOCK_SECONDS = 1.0
-_SILENT_CLAIM_PERIODS = 10  # times claim_seconds: after that a silent consumer without entries is removed
+_SILENT_CLAIM_PERIODS = 10  # times CLAIM_SECONDS: after that a silent consumer without entries is removed
 _MAX_ANSWERS = 100_000  # about so many
 _MAX_DEAD_LETTERS = 1000  # about so many
 _DEAD_LETTER_REASON = "set aside: each try ended without an answer"
@@ -88,7 +92,7 @@ class StreamQueue:
 
     ``blocking_client`` is the client for commands that wait, on a connection of its own. It must not retry by
     itself: entries in a lost reply come back only when they are claimed. ``timeout_seconds`` is the deadline that
-    it sets for each command.
+    it sets for each command. Tests have other ``claim_seconds`` and ``tries``.
     """
 
     def __init__(

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 
+from nbstream.listeners.stream.queue import CLAIM_SECONDS
 from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from tests.harness.algebra import live_entries
@@ -34,7 +35,7 @@ from tests.soak.chaos.streams import IN
 from tests.soak.chaos.teachers import Teachers
 
 MODEL = "default"
-_STREAM_SECONDS = 60.0  # for the entries whose workers have died to be claimed and answered
+_STREAM_SECONDS = CLAIM_SECONDS * 3  # for the entries whose workers have died to be claimed and answered
 
 
 async def audit(
