@@ -27,8 +27,11 @@ def open_listening_socket(address: ListenAddress) -> socket.socket:
 
     Raises ``OSError``, also for a group that does not exist.
     """
-    listening = reserve_address(address, for_one_socket=True)
-    listening.listen(BACKLOG)
+    if isinstance(address, UnixAddress):
+        listening = _bind_unix(address, listens=True)
+    else:
+        listening = reserve_address(address, for_one_socket=True)
+        listening.listen(BACKLOG)
     listening.setblocking(False)
     return listening
 
@@ -40,7 +43,7 @@ def reserve_address(address: ListenAddress, *, for_one_socket: bool = False) -> 
     it is a unix socket, or ``for_one_socket``. Raises ``OSError`` as ``open_listening_socket`` does.
     """
     if isinstance(address, UnixAddress):
-        return _bind_unix(address)
+        return _bind_unix(address, listens=False)
     family, _, _, _, resolved = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
     reserved = _bind_tcp(family, resolved)
     # Not before bind: a second daemon could bind too, and would get a part of the connections unnoticed.
@@ -89,7 +92,7 @@ def resolve_host(address: TcpAddress) -> list[ListenAddress]:
     return list(dict.fromkeys(TcpAddress(str(resolved[0]), address.port) for *_, resolved in entries))
 
 
-def _bind_unix(address: UnixAddress) -> socket.socket:
+def _bind_unix(address: UnixAddress, *, listens: bool) -> socket.socket:
     if _is_in_use(address.path):
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     group = _group_id(address.group)
@@ -102,6 +105,8 @@ def _bind_unix(address: UnixAddress) -> socket.socket:
             temporary_path.chmod(address.mode)
             if group is not None:
                 _give_to_group(temporary_path, group, address.group)
+            if listens:  # before it is in its place, where nobody is to be refused
+                bound.listen(BACKLOG)
             temporary_path.rename(address.path)
         except BaseException:
             temporary_path.unlink(missing_ok=True)

@@ -99,6 +99,22 @@ def test_a_socket_of_a_killed_process_is_replaced(listen: Listen, tmp_path: Path
     assert reached(path)
 
 
+def test_nobody_is_refused_while_a_unix_socket_is_replaced(
+    listen: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, rename, seen = tmp_path / "listener.sock", Path.rename, list[bool]()
+
+    def rename_and_connect(source: Path, target: Path) -> Path:
+        renamed = rename(source, target)
+        seen.append(reached(target))
+        return renamed
+
+    monkeypatch.setattr(Path, "rename", rename_and_connect)
+    listen(UnixAddress(path))
+
+    assert seen == [True]
+
+
 def test_a_socket_on_which_a_process_listens_is_not_replaced(listen: Listen, tmp_path: Path) -> None:
     path = tmp_path / "listener.sock"
     listen(UnixAddress(path))
