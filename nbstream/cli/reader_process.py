@@ -88,7 +88,8 @@ def read_chunks(
 def in_own_process(chunks: Iterator[MessageChunk]) -> Iterator[AsyncGenerator[MessageChunk, None]]:
     """Give the same chunks, made by a child process, which has ended when the context ends.
 
-    Iterating raises ``NbstreamError`` where the child ends before the last of them.
+    Iterating raises ``NbstreamError`` where others end the child before the last of them, and ``RuntimeError``
+    where a fault does, whose traceback the child has printed.
     """
     if threading.active_count() > 1:
         yield _in_this_process(chunks)
@@ -107,7 +108,7 @@ def in_own_process(chunks: Iterator[MessageChunk]) -> Iterator[AsyncGenerator[Me
         return
     try:
         with open(reading, "rb", buffering=0) as pipe:  # noqa: PTH123 - a descriptor has no path
-            yield _read_from_pipe(pipe)
+            yield _read_from_pipe(pipe, child)
     finally:
         os.kill(child, signal.SIGKILL)  # until it is waited for, its number is not used again
         os.waitpid(child, 0)
@@ -158,7 +159,13 @@ def _end_with_reader(descriptor: int) -> None:
     os._exit(0)
 
 
-async def _read_from_pipe(pipe: BinaryIO) -> AsyncGenerator[MessageChunk, None]:
+def _ended_by_fault(child: int) -> bool:
+    """Return whether the child ended by itself and not by a signal; it can still be waited for then."""
+    ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # the pipe is closed, because the child has ended
+    return ended is not None and ended.si_code == os.CLD_EXITED
+
+
+async def _read_from_pipe(pipe: BinaryIO, child: int) -> AsyncGenerator[MessageChunk, None]:
     stream = asyncio.StreamReader(limit=_PIPE_BYTES)
     protocol = asyncio.StreamReaderProtocol(stream)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
@@ -172,6 +179,7 @@ async def _read_from_pipe(pipe: BinaryIO) -> AsyncGenerator[MessageChunk, None]:
             yield chunk
             last = chunk.last
     except asyncio.IncompleteReadError as error:
-        raise NbstreamError("the process that reads the messages has ended before the last of them") from error
+        text = "the process that reads the messages has ended before the last of them"
+        raise (RuntimeError if _ended_by_fault(child) else NbstreamError)(text) from error
     finally:
         transport.close()

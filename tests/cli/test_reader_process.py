@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +16,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.cli import message_files, reader_process
-from nbstream.cli.exit_codes import EX_INTERRUPTED
+from nbstream.cli.exit_codes import EX_INTERRUPTED, EX_SOFTWARE
 from nbstream.errors import InputError
 from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.mail.message import Message
@@ -137,6 +138,32 @@ async def test_what_comes_by_the_way_is_what_is_read_here_in_order(tmp_path: Pat
     assert errors == [f"{missing}: No such file or directory", f"{binary}: a binary file, that is no message"]
     assert all(isinstance(error, InputError) for chunk in result for error in chunk.errors)
     assert [chunk.last for chunk in result] == [False] * (len(result) - 1) + [True]
+
+
+FAILING = """
+import sys
+from nbstream.cli import main, reader_process
+
+def fail(raw):
+    raise ZeroDivisionError("so it is")
+
+reader_process.original_of = fail
+sys.exit(main.main(sys.argv[1:]))
+"""
+
+
+async def test_a_fault_of_the_reader_ends_the_command_as_any_other_fault(
+    own_redis: RedisServer, tmp_path: Path
+) -> None:
+    config, box = tmp_path / "nb.yaml", tmp_path / "box"
+    config.write_text(f"redis: {{url: '{own_redis.url}'}}\nstate_dir: {tmp_path / 'state'}\n")
+    box.write_bytes(mbox(RAWS[:1]))
+    words = [sys.executable, "-c", FAILING, "learn", "-c", str(config), "spam", str(box)]
+
+    result = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False)
+
+    assert result.returncode == EX_SOFTWARE
+    assert "ZeroDivisionError: so it is\n" in result.stderr
 
 
 async def test_a_reader_that_is_killed_ends_the_command_and_leaves_whole_lessons(
