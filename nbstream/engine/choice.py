@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -28,6 +29,7 @@ _FOLDER = Path(__file__).parent
 LIBRARY_FILE = _FOLDER / "libnbstream_native.so"
 """Where the build puts the library."""
 
+_ELF_64_BITS = b"\x7fELF\x02"
 _TOKENIZER_FILE = _FOLDER.parent / "tokens" / "__init__.py"  # ``MODEL_FORMAT`` is there
 _INTERFACE_FILES = (_FOLDER / "interface.h", _TOKENIZER_FILE, _FOLDER.parent / "__init__.py")
 
@@ -41,10 +43,15 @@ def load_library(file: Path = LIBRARY_FILE) -> ctypes.CDLL:
     if not file.exists():
         raise LibraryUnfit("the native library was not built")
     try:
+        content = file.read_bytes()
+        # The table of sections is the end of the file; to map a file that is cut kills the process.
+        start, size, number = struct.unpack_from("=40xQ10xHH", content)
+        if content.startswith(_ELF_64_BITS) and start + size * number > len(content):
+            raise LibraryUnfit("the file of the native library is cut")
         library = ctypes.CDLL(str(file))
         library.nbn_interface_checksum.restype = ctypes.c_uint64
         checksum: int = library.nbn_interface_checksum()
-    except (OSError, AttributeError) as error:
+    except (OSError, AttributeError, struct.error) as error:
         raise LibraryUnfit(f"the native library cannot be loaded: {error}") from error
     if checksum != interface_checksum():
         raise LibraryUnfit("the native library was built for another version of nbstream")
