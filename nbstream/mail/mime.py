@@ -94,7 +94,7 @@ def _parse_parameters(value: bytes) -> tuple[str, Mapping[str, str]]:
     joined = {
         name: _join_parameter_sections(of_name) for name, of_name in extended.items() if name not in parameters
     }
-    return main, {**parameters, **joined}
+    return main, MappingProxyType({**parameters, **joined})  # it is cached: nobody may change it
 
 
 _parse_parameters_cached = lru_cache(maxsize=512)(_parse_parameters)
