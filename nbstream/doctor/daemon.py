@@ -27,7 +27,7 @@ VALID = ok("config.file", "The configuration {file} can be used.")
 DANGEROUS = warning("config.file", "{warning}.", "Change that setting unless it is intended.")
 OTHER_FILE = warning(
     "config.daemon",
-    "The daemon uses {served}, but this examination {own}.",
+    "The daemon uses {served}, but this examination uses {own}.",
     "Run nbstream doctor -c {served}.",
 )
 REFUSED_BY_DAEMON = problem(
@@ -128,7 +128,7 @@ def _findings(site: Site) -> Iterator[Finding]:
         yield NO_ANSWER(pid=daemon.pid)
     else:
         count = len(daemon.workers)
-        yield RUNNING(pid=daemon.pid, workers=f"{count} workers" if count > 1 else "one process for all")
+        yield RUNNING(pid=daemon.pid, workers=f"{count} workers" if count > 1 else "a single process")
         running = str(daemon.version)
         same = running == __version__
         yield VERSION(version=running) if same else OTHER_VERSION(running=running, installed=__version__)

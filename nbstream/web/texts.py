@@ -132,7 +132,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "login_address": "Mailadresse",
         "login_password": "Passwort Ihres Postfachs",
         "login_link": "Dieser Link meldet Sie an.",
-        "login_only_links": "Melden Sie sich mit dem Link in einer Übersicht an.",
+        "login_only_links": "Melden Sie sich mit dem Link aus einer Mail über die Quarantäne an.",
         "login_wrong": "Adresse oder Passwort ist falsch.",
         "login_password_wrong": "Das ist nicht das Passwort.",
         "login_link_wrong": "Dieser Link gilt nicht, oder nicht mehr.",
@@ -154,7 +154,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "list_sender": "Adresse oder Domain",
         "list_allow": "Immer erwünscht",
         "list_block": "Nie erwünscht",
-        "list_hint": "Ein erlaubter Absender muss von seinem Mailserver bewiesen sein: Jeder kann einen Namen in "
+        "list_hint": "Ein erlaubter Absender muss durch seinen Mailserver bestätigt sein: Jeder kann einen Namen in "
         "eine Mail schreiben.",
         "list_empty": "Noch gibt es keinen Absender.",
         "list_remove": "Entfernen",
