@@ -154,8 +154,8 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "list_sender": "Adresse oder Domain",
         "list_allow": "Immer erwünscht",
         "list_block": "Nie erwünscht",
-        "list_hint": "Ein erlaubter Absender muss durch seinen Mailserver bestätigt sein: Jeder kann einen Namen in "
-        "eine Mail schreiben.",
+        "list_hint": "Ein erlaubter Absender muss durch seinen Mailserver bestätigt sein: Jeder kann einen Namen "
+        "in eine Mail schreiben.",
         "list_empty": "Noch gibt es keinen Absender.",
         "list_remove": "Entfernen",
         "list_added": "Der Absender wurde hinzugefügt.",
