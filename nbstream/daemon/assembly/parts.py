@@ -19,7 +19,6 @@ from nbstream.daemon.assembly.filter import key_in, make_filter
 from nbstream.daemon.assembly.policy import make_own_model_names
 from nbstream.daemon.assembly.store import DAY_SECONDS, make_model, make_own_model, open_running_redis
 from nbstream.delivery.maildir import MaildirNextHop
-from nbstream.delivery.quarantine import Quarantine
 from nbstream.delivery.settings import ServerNextHopSetting
 from nbstream.engine.choice import choose_engine
 from nbstream.filter.own_models.filters import OwnFilters
@@ -185,11 +184,6 @@ class Parts:
     def next_hop(self) -> NextHop:
         """Where mail goes next."""
         return make_next_hop(self.settings)
-
-    @cached_property
-    def quarantine(self) -> Quarantine:
-        """Where messages with the action ``quarantine`` wait."""
-        return Quarantine(self.settings.quarantine_folder)
 
     @cached_property
     def state(self) -> StateFile:
