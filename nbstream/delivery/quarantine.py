@@ -39,7 +39,8 @@ from nbstream.mail import header_fields
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 from nbstream.policy.header import QUARANTINE_FIELD
-from nbstream.store.recent.message_rows import normalize_address
+from nbstream.policy.verdict import Verdict
+from nbstream.store.recent.message_rows import normalize_address, read_finite
 from nbstream.threads import in_thread_if_large
 
 # What a process knows of the files of the quarantine: for whom each one waits, and how much room it takes.
@@ -566,8 +567,8 @@ def _read_note(message: QuarantineFile, file: io.BufferedReader) -> QuarantineNo
         )
         return QuarantineNote(
             str(note["id"]),
-            str(note["verdict"]),
-            float(note["probability"]),
+            str(Verdict(note["verdict"])),
+            read_finite(note["probability"]),
             str(note["policy"]),
             Envelope(sender, tuple(recipients)),
             note["by_list"] is True,

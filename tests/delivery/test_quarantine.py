@@ -7,6 +7,7 @@ import fcntl
 import mailbox
 import os
 import pathlib
+import re
 import shutil
 import stat
 import time
@@ -109,6 +110,20 @@ async def test_messages_are_listed_by_the_beginning_of_their_id_oldest_first(tmp
 async def test_a_file_that_is_not_ours_is_refused(tmp_path: pathlib.Path, content: bytes) -> None:
     message = await put(Quarantine(tmp_path))
     message.path.write_bytes(content)
+
+    with pytest.raises(InputError, match="not written by nbstream"):
+        quarantine.read_message(message)
+
+
+@pytest.mark.parametrize(("key", "value"), [(b"probability", b"NaN"), (b"verdict", b'"other"')])
+async def test_a_note_with_what_we_do_not_write_is_refused(
+    tmp_path: pathlib.Path, key: bytes, value: bytes
+) -> None:
+    message = await put(Quarantine(tmp_path))
+    content = message.path.read_bytes()
+    changed = re.sub(rb'("%b": )[^,\r\n]+' % key, rb"\g<1>" + value, content, count=1)
+    assert changed != content
+    message.path.write_bytes(changed)
 
     with pytest.raises(InputError, match="not written by nbstream"):
         quarantine.read_message(message)

@@ -85,7 +85,7 @@ class QuarantineOutcome:
     def unpack(cls, packed: bytes) -> QuarantineOutcome:
         """Return what ``pack`` packed. Raises ``ValueError`` or ``TypeError`` for anything else."""
         kind, at, actor = json.loads(packed.decode("utf-8", "surrogatepass"))
-        return cls(OutcomeKind(kind), float(at), actor)
+        return cls(OutcomeKind(kind), read_finite(at), "".join(actor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +134,21 @@ class MessageRow:
             at, verdict, probability, policy, *of_envelope = values
             others = json.loads(packed_others.decode("utf-8", "surrogatepass")) if packed_others else ()
             envelope = _read_envelope(of_envelope, others) if of_envelope else None
-            at, probability = float(at), float(probability)
+            at, probability = read_finite(at), read_finite(probability)
             outcome = QuarantineOutcome.unpack(packed_outcome) if packed_outcome else None
             names = tuple(indices.decode("ascii").split())
-            return cls(message_key, at, str(Verdict(verdict)), probability, policy, envelope, outcome, names)
+            return cls(
+                message_key, at, str(Verdict(verdict)), probability, "".join(policy), envelope, outcome, names
+            )
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             raise StoreIncompatible("a row cannot be read: another program wrote it") from error
+
+
+def read_finite(value: Any) -> float:
+    """Return a number that can be shown. Raises ``ValueError`` or ``TypeError`` for anything else."""
+    if not math.isfinite(number := float(value)):
+        raise ValueError("no number")
+    return number
 
 
 def _read_envelope(values: Any, others: Any) -> RememberedEnvelope:
@@ -148,6 +157,8 @@ def _read_envelope(values: Any, others: Any) -> RememberedEnvelope:
     Raises ``ValueError`` or ``TypeError`` for others than ``pack`` writes.
     """
     listener, sender, recipients, recipient_count, subject, action, header_from = values
+    texts = (text for text in (sender, subject, header_from) if text is not None)
+    "".join((listener, action, *recipients, *others, *texts))  # or TypeError: the fastest look at all of them
     count = int(recipient_count) + len(others)
     return RememberedEnvelope(listener, sender, (*recipients, *others), count, subject, action, header_from)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.bayes.clues import TokenClues
+from nbstream.errors import StoreIncompatible
 from nbstream.policy.feedback_source import user_of_actor
 from nbstream.store.recent.message_rows import RowFilter, is_named_by_sender
 from nbstream.web.users.sentences import describe
@@ -90,7 +91,11 @@ class OwnMail:
 
     async def _check(self, address: str, message_id: str) -> Check | None:
         """Return how the filter of the user judges their message now; None where too little is remembered."""
-        runtime, checked = self.runtime(), await self.recall(message_id)
+        runtime = self.runtime()
+        try:
+            checked = await self.recall(message_id)
+        except StoreIncompatible:
+            return None
         if checked is None:
             return None
         (own_filter,) = await runtime.filters_for([address])

@@ -106,6 +106,13 @@ async def test_what_became_of_a_message_is_remembered_with_its_row_alone(client:
         b"[" * 100_000 + b"\n\n\n",
         b"\xff\n\n\n",
         b'[1.0,"ham",0.5,"default"]\n["eaten",1.0,"ann"]\n\n',
+        b'[1.0,"ham",0.5,"default"]\n["released",1.0,5]\n\n',
+        b'[1.0,"ham",NaN,"default"]\n\n\n',
+        b'[1.0,"ham",0.5,5]\n\n\n',
+        b'[1.0,"ham",0.5,"default","smtp",5,["b@y.example"],1,"Hello","pass",null]\n\n\n',
+        b'[1.0,"ham",0.5,"default","smtp","a@x.example",[5],1,"Hello","pass",null]\n\n\n',
+        b'[1.0,"ham",0.5,"default","smtp","a@x.example",["b@y.example"],1,5,"pass",null]\n\n\n',
+        b'[1.0,"ham",0.5,"default","smtp","a@x.example",["b@y.example"],1,"Hello",5,null]\n\n\n',
     ],
 )
 def test_a_value_of_another_program_is_refused(stored: bytes) -> None:

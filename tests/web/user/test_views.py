@@ -10,6 +10,7 @@ from redis.asyncio import Redis
 
 from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine import QuarantineFile, QuarantineNote
+from nbstream.mail.message import Message
 from nbstream.policy.sender_lists import SITE
 from nbstream.store.model.keys import ModelKeys
 from nbstream.store.sender_lists import StoredSenderLists
@@ -127,3 +128,15 @@ async def test_what_he_says_goes_to_his_own_model_and_is_shown_to_him_alone(clie
         assert await site.label(checked) is None
         assert await client.hgetall(ModelKeys("default").totals) == before
         assert await client.zrange("nbstream:{default}:own", 0, -1) == [ANN.encode()]
+
+
+async def test_what_is_remembered_of_a_message_and_cannot_be_read_hides_no_other_message(
+    site: UserSite, client: Redis
+) -> None:
+    await site.teach()
+    await site.hold(SPAM, ANN)
+    await site.check(SPAM, ANN)
+    await client.set(ModelKeys("default").checked(Message.parse(SPAM).key), b"x")
+
+    async with site.browser(ANN) as browser:
+        assert (await browser.get("/my/")).status == 200
