@@ -26,8 +26,8 @@ class Session:
     csrf_token: str = field(repr=False)
 
     @property
-    def may_teach(self) -> bool:
-        """Whether they may change anything."""
+    def may_change(self) -> bool:
+        """Whether they may change anything: teach, release, delete, edit sender lists."""
         return self.role.includes(Role.TEACH)
 
 

@@ -229,7 +229,7 @@ class WebServer:
     async def _read_request(
         self, area: Area, request: web.BaseRequest, route: PageRoute, session: Session
     ) -> PageRequest:
-        if request.method == "POST" and not route.is_open and not session.may_teach:
+        if request.method == "POST" and not route.is_open and not session.may_change:
             raise PageRefused(
                 403, "Nothing was changed: you have logged in to read only. Log out, and log in for teaching."
             )

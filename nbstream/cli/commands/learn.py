@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from itertools import repeat, starmap, zip_longest
+from itertools import chain, repeat, starmap, zip_longest
 from typing import TYPE_CHECKING
 
 from nbstream import interrupts
@@ -60,6 +60,8 @@ def run(options: argparse.Namespace, output: Output) -> None:
         options.wrong_usage(f"a PATH{', --imap URL' if options.label else ''} or --id ID is needed")
     if any(len(words) == 1 for words in options.others):
         options.wrong_usage("a PATH is needed after the CLASS of --and")
+    if [*options.paths, *chain.from_iterable(options.others)].count(message_files.STANDARD_INPUT) > 1:
+        options.wrong_usage("standard input (-) can be given once")
     if options.label and not options.folders and (options.password_file or options.ca_file):
         options.wrong_usage("--password-file and --ca-file are only for --imap")
     settings = config.load_settings(config.find_config_file(options.config))

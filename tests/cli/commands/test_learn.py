@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from nbstream.cli.command_line import build_parser
 from nbstream.cli.commands.learn import _message_source
 from nbstream.filter.lesson_groups import GROUP_SIZE
@@ -59,6 +61,14 @@ def test_the_messages_of_several_classes_come_in_turns(tmp_path: Path) -> None:
     named = [(Path(message.name).name, label) for message, label in _message_source(options)([])]
 
     assert named == [("a", "spam"), ("d", "ham"), ("e", "spam"), ("b", "spam"), ("f", "spam"), ("c", "spam")]
+
+
+def test_standard_input_can_be_given_once(taught: Taught, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        taught("learn", "spam", "-", "--and", "ham", "-")
+
+    assert stopped.value.code == 64
+    assert "standard input (-) can be given once" in capsys.readouterr().err
 
 
 def learn(taught: Taught, *words: str, code: int = 0) -> tuple[str, str]:
