@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Literal, NewType, TypeAlias, TypeVar, cast
 from nbstream.bayes.table_counts import make_counts
 from nbstream.daemon.assembly.filter import key_fingerprint, make_filter
 from nbstream.daemon.assembly.policy import make_message_reader
-from nbstream.daemon.config import load_settings, make_settings
+from nbstream.daemon.config import default_settings, load_settings, make_settings
 from nbstream.engine.choice import choose_engine
 from nbstream.filter import FeedbackOutcome, LabelledMessage, learned_by_class
 from nbstream.mail.message import Message
@@ -397,7 +397,7 @@ async def _nothing(_: _Parts) -> None:
 
 def _settings(settings: ProgramSettings) -> Settings:
     if settings is None:
-        settings = {}
+        return default_settings()
     if not isinstance(settings, str | Path | Mapping):
         raise TypeError(f"settings must be a mapping, or the path of a file: found {type(settings).__name__}")
     return load_settings(Path(settings)) if isinstance(settings, str | Path) else make_settings(settings)

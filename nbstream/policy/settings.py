@@ -176,10 +176,10 @@ class RecipientRuleSettings(Section):
     match: Annotated[AddressPattern, BeforeValidator(read_address_pattern)]
     """The pattern of the addresses for which the rule holds: ``*`` is any characters, ``?`` is one."""
 
-    verdict: VerdictSettings = VerdictSettings()
+    verdict: VerdictSettings = VerdictSettings.model_construct()
     """The thresholds for these recipients, with the keys of ``verdict``."""
 
-    actions: ActionsSettings = ActionsSettings()
+    actions: ActionsSettings = ActionsSettings.model_construct()
     """The actions for these recipients, with the keys of ``actions``."""
 
 

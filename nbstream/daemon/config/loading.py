@@ -29,7 +29,7 @@ from nbstream.settings.document import (
     describe_kind,
     format_value,
 )
-from nbstream.settings.values import Section
+from nbstream.settings.values import Section, read_path
 
 FILE_NAME = "nbstream.yaml"
 SYSTEM_FOLDER = Path("/etc/nbstream")
@@ -87,6 +87,11 @@ def load_settings(path: Path | None) -> Settings:
     from nbstream.settings.yaml_file import read_document  # noqa: PLC0415 - without a file there is no YAML
 
     return _validated(read_document(path), str(path)).with_source(path)
+
+
+def default_settings() -> Settings:
+    """Return the defaults without validating them, which would build the validator of every section."""
+    return Settings.model_construct(state_dir=read_path(Settings.model_fields["state_dir"].default))
 
 
 def make_settings(values: Mapping[str, object]) -> Settings:

@@ -1,7 +1,8 @@
 """The settings, key by key as in the file: the type, the default and the limits of each.
 
 Rules: the models are frozen, refuse unknown keys and convert nothing silently (``"5"`` is no number). Defaults
-pass the same checks as values from the file. A check over two keys belongs to the later one: the error names this
+pass the same checks as values from the file; a section that is a default is made without them, because the checks
+of each section alone would be built whenever a program starts. A check over two keys belongs to the later one: the error names this
 key. The text below each key says what the key is for: the reference of the settings and the manual page
 nbstream.yaml(5) are made of it.
 """
@@ -47,10 +48,10 @@ _KEPT_SHARE = 2 / 3  # of memory.hours: people have days to move a message, and 
 class ListenersSettings(Section):
     """The listeners. None stands for one that is closed."""
 
-    smtp: SmtpListenerSettings | None = SmtpListenerSettings()
+    smtp: SmtpListenerSettings | None = SmtpListenerSettings.model_construct()
     """The mail server passes each message on to this listener, and gets the answer of the next hop back."""
 
-    http: HttpListenerSettings | None = HttpListenerSettings()
+    http: HttpListenerSettings | None = HttpListenerSettings.model_construct()
     """Our own API (``/v1/``), rspamd's (``/checkv2``, ``/learnspam`` and others), metrics (``/metrics``),
     health (``/healthz``, ``/readyz``), and the web interface (``/ui/``, ``/my/``).
     """
@@ -111,19 +112,19 @@ class Settings(Section):
     workers: Annotated[int | Literal["auto"], BeforeValidator(read_workers)] = 1
     """How many processes serve mail; ``auto`` starts one for each CPU. All limits hold for each worker."""
 
-    redis: RedisSettings = RedisSettings()
+    redis: RedisSettings = RedisSettings.model_construct()
     """The Redis that holds the counts, which all daemons with the same model share."""
 
     hostname: Annotated[str, BeforeValidator(read_host_name)] | None = None
     """The name in the greeting of SMTP and LMTP. ``null`` is what the system says."""
 
-    limits: LimitsSettings = LimitsSettings()
+    limits: LimitsSettings = LimitsSettings.model_construct()
     """The limits of a message, and of what each listener has in hand."""
 
-    listeners: ListenersSettings = ListenersSettings()
+    listeners: ListenersSettings = ListenersSettings.model_construct()
     """The listeners. ``null`` closes one."""
 
-    relay: RelaySettings = RelaySettings()
+    relay: RelaySettings = RelaySettings.model_construct()
     """Where a checked message goes. The reply of the next hop is the reply to the client."""
 
     on_filter_failure: Literal["pass", "defer"] = "pass"
@@ -131,16 +132,16 @@ class Settings(Section):
     451.
     """
 
-    model: ModelSettings = ModelSettings()
+    model: ModelSettings = ModelSettings.model_construct()
     """One named set of counts, and the arithmetic on them."""
 
     models: Annotated[tuple[OwnModelRuleSettings, ...], Strict(False), Field(max_length=MAX_RULES)] = ()
     """Own models above the common one: the first rule whose pattern matches the recipient holds."""
 
-    own_models: OwnModelsSettings = OwnModelsSettings()
+    own_models: OwnModelsSettings = OwnModelsSettings.model_construct()
     """What holds for all own models."""
 
-    memory: MemorySettings = MemorySettings()
+    memory: MemorySettings = MemorySettings.model_construct()
     """What is remembered of checked messages, which can then be taught by their id alone."""
 
     trusted_authserv_ids: AuthservIds = ()
@@ -153,23 +154,23 @@ class Settings(Section):
     OpenDKIM. More than 0 is safe only where forged fields are removed.
     """
 
-    verdict: VerdictSettings = VerdictSettings()
+    verdict: VerdictSettings = VerdictSettings.model_construct()
     """The probabilities of spam from which a message gets each verdict: 0 < unsure <= spam < 1, and spam <=
     reject <= 1.
     """
 
-    autolearn: AutolearnSettings | None = AutolearnSettings()
+    autolearn: AutolearnSettings | None = AutolearnSettings.model_construct()
     """Learning without people: a message that a check is this sure of is learned too, with half the weight.
     ``nbstream forget --auto`` drops all of it.
     """
 
-    headers: HeadersSettings = HeadersSettings()
+    headers: HeadersSettings = HeadersSettings.model_construct()
     """The header of a delivered message."""
 
-    feedback: FeedbackSettings = FeedbackSettings()
+    feedback: FeedbackSettings = FeedbackSettings.model_construct()
     """Corrections by mail: a message that is forwarded to one of these addresses is learned."""
 
-    actions: ActionsSettings = ActionsSettings()
+    actions: ActionsSettings = ActionsSettings.model_construct()
     """What happens to a message by its verdict. ``quarantine`` keeps it for ``nbstream quarantine``,
     ``redirect:ADDRESS`` sends it there instead, ``reject`` refuses it for good (550), ``defer`` puts it off
     (451).
@@ -180,7 +181,7 @@ class Settings(Section):
     holds.
     """
 
-    lists: ListsSettings = ListsSettings()
+    lists: ListsSettings = ListsSettings.model_construct()
     """The senders that always or never pass. ``nbstream list`` and the page change further lists."""
 
     correspondents: CorrespondentsSettings | None = None
@@ -188,7 +189,7 @@ class Settings(Section):
     learned.
     """
 
-    quarantine: QuarantineSettings = QuarantineSettings()
+    quarantine: QuarantineSettings = QuarantineSettings.model_construct()
     """Where messages with the action ``quarantine`` wait."""
 
     digest: DigestSettings | None = None
@@ -197,7 +198,7 @@ class Settings(Section):
     user_page: UserPageSettings | None = None
     """The self-service page (``/my/``), where users see their own mail alone."""
 
-    log: LogSettings = LogSettings()
+    log: LogSettings = LogSettings.model_construct()
     """The log of the daemon, which has one line for each message."""
 
     drain_seconds: Annotated[float, Field(ge=0, le=86400, allow_inf_nan=False)] = 30

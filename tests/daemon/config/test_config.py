@@ -15,7 +15,7 @@ from nbstream.addresses import TcpAddress
 from nbstream.cli.commands.config import show_defaults
 from nbstream.cli.exit_codes import exit_code
 from nbstream.daemon.assembly.policy import make_policy
-from nbstream.daemon.config import Settings, find_config_file, load_settings, loading
+from nbstream.daemon.config import Settings, default_settings, find_config_file, load_settings, loading
 from nbstream.errors import ConfigError
 from nbstream.policy.thresholds import ThresholdPolicy
 from nbstream.settings import yaml_file
@@ -61,6 +61,7 @@ def leaves(section: Section, above: str = "") -> Iterator[str]:
 
 def test_the_example_is_the_defaults() -> None:
     assert load_settings(EXAMPLE) == Settings().with_source(EXAMPLE)
+    assert default_settings() == Settings()
 
 
 def test_show_defaults_prints_every_setting() -> None:
