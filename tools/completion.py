@@ -28,9 +28,9 @@ def script(shell: str) -> str:
             if action.type in _FILES:
                 action.complete = shtab.FILE  # type: ignore[attr-defined]  # where shtab looks for it
             if isinstance(action, argparse._SubParsersAction):
-                for (
-                    choice
-                ) in action._choices_actions:  # the line in the list of commands is shorter than the description
+                action.help = ""  # shtab leaves out what the help does
+                # The line in the list of commands is shorter than the description.
+                for choice in action._choices_actions:
                     action.choices[choice.dest].description = choice.help
     return str(shtab.complete(parser, shell=shell))
 

@@ -31,14 +31,20 @@ def build_parser() -> CommandParser:
         prog="nbstream",
         usage="%(prog)s [-h] [--version] [-c FILE] COMMAND ...",
         description="A spam filter daemon with an online naive Bayes.",
+        formatter_class=_HelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"nbstream {__version__}")
     parser.add_argument("-c", "--config", type=arguments.file_path, metavar="FILE", help=CONFIG_HELP)
     commands = parser.add_subparsers(
-        dest="command", required=True, metavar="COMMAND", parser_class=CommandParser, prog="nbstream"
+        dest="command",
+        required=True,
+        metavar="COMMAND",
+        help=argparse.SUPPRESS,  # the epilog lists them, by group
+        parser_class=CommandParser,
+        prog="nbstream",
     )
-    for add in _COMMANDS:
-        add(commands)
+    groups = ("\n".join((f"{title}:", *(add(commands) for add in adds))) for title, adds in _COMMANDS.items())
+    parser.epilog = parser.below = "\n\n".join(groups)
     return parser
 
 
@@ -52,12 +58,16 @@ class CommandParser(argparse.ArgumentParser):
     exit_codes: Mapping[int, str] = MappingProxyType({})
     """What the exit codes mean for this command where it says more than ``EXIT_CODE_MEANINGS``."""
 
+    below = ""
+    """The commands below this one, each on a line: where one is missing or wrong, they are printed."""
+
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and what is wrong on standard error, and exit with 64."""
-        print_note(f"{self.format_usage()}{self.prog}: {printable(message)}")
+        """Print the usage, the commands below and what is wrong on standard error, and exit with 64."""
+        below = f"\n{self.below}\n\n" if self.below else ""
+        print_note(f"{self.format_usage()}{below}{self.prog}: {printable(message)}")
         self.exit(EX_USAGE)
 
     def parse_known_args(  # type: ignore[override]  # what the two overloads of the stub come to
@@ -71,13 +81,11 @@ class CommandParser(argparse.ArgumentParser):
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Wraps what a command does, and leaves its examples as they stand."""
+    """Wraps what a command does, and leaves lists, such as its examples, as they stand."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:  # argparse's own formatters override it too
-        return text if text.startswith(_EXAMPLES_HEAD) else super()._fill_text(text, width, indent)
+        return text if "\n" in text else super()._fill_text(text, width, indent)
 
-
-_EXAMPLES_HEAD = "examples:"
 
 CONFIG_OPTION = CommandParser(add_help=False)
 """The parent of all commands: ``-c`` sets nothing where it is not given, since it may stand before the command."""
@@ -86,6 +94,8 @@ CONFIG_OPTION.add_argument(
 )
 
 Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"  # argparse has no public name for it
+AddCommand: TypeAlias = "Callable[[Commands], str]"
+"""Adds a command, and returns its line in a list of commands."""
 Add: TypeAlias = "Callable[[Any], object]"
 """Adds an argument, a group of them or commands to a parser or a group."""
 
@@ -103,7 +113,7 @@ def command(  # noqa: PLR0913 - the words of the table
     usage: str | None = None,
     module: str = "",
     **defaults: object,
-) -> Callable[[Commands], None]:
+) -> AddCommand:
     """Return what adds a command with these arguments, which takes ``-c`` and whose help ends with its examples.
 
     Its purpose stands in the list of all commands and in its own help, the details only there. ``exit_codes`` are
@@ -111,7 +121,7 @@ def command(  # noqa: PLR0913 - the words of the table
     name, unless ``module`` names another one. ``defaults`` are options that it does not take.
     """
 
-    def add(commands: Commands) -> None:
+    def add(commands: Commands) -> str:
         parser = commands.add_parser(
             name,
             help=purpose,
@@ -120,23 +130,22 @@ def command(  # noqa: PLR0913 - the words of the table
             parents=[CONFIG_OPTION],
             usage=usage,
         )
-        parser.epilog = "\n  ".join([_EXAMPLES_HEAD, *examples])
+        parser.epilog = "\n  ".join(["examples:", *examples])
         parser.exit_codes = exit_codes
         of_name = f"nbstream.cli.commands.{parser.prog.split()[1]}"
         parser.set_defaults(**defaults, module=module or of_name, wrong_usage=parser.error)
-        for add_word in words:
-            add_word(parser)
+        _add_all(words, parser)
+        return f"  {name:<12}{purpose}"
 
     return add
 
 
-def actions(*commands: Callable[[Commands], None]) -> Add:
+def actions(*commands: AddCommand) -> Add:
     """Return what adds commands below a command, one of which has to be given."""
 
     def add(parser: CommandParser) -> None:
         below = parser.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=CommandParser)
-        for add_command in commands:
-            add_command(below)
+        parser.below = "\n".join(add_command(below) for add_command in commands)
 
     return add
 
@@ -232,7 +241,7 @@ _TAUGHT = (
 )
 """Which messages are learned or unlearned, and for whom."""
 
-_COMMANDS = (
+_DAEMON = (
     command(
         "serve",
         "run the daemon",
@@ -354,6 +363,9 @@ _COMMANDS = (
         ),
         examples=("nbstream config check", "nbstream config show"),
     ),
+)
+
+_MESSAGES = (
     command(
         "check",
         "score messages; exit with 1 if one is spam",
@@ -611,6 +623,9 @@ _COMMANDS = (
         details="Without --user, the site's list, which applies to all recipients.",
         examples=("nbstream list add allow partner.example", "nbstream list show --user ann@example.org"),
     ),
+)
+
+_LEARNED = (
     command(
         "model",
         "show what the common model and own models have learned",
@@ -685,7 +700,7 @@ _COMMANDS = (
     ),
     command(
         "forget",
-        "erase a user, an own model, or what was learned automatically; without --yes, show what",
+        "erase a user, an own model or automatic learning, with --yes",
         one_of(
             argument(
                 "--user", type=arguments.mail_address, metavar="ADDRESS", help="everything stored about this user"
@@ -701,9 +716,9 @@ _COMMANDS = (
         ),
         argument("--yes", action="store_true", help="do it"),
         _json("one JSON object"),
-        details="For a user: their own model, what other models learned from them, remembered messages to them, "
-        "their sender list, preferences and sessions. Quarantined mail and the log stay. Daemons may be "
-        "running; an interrupted run can be repeated.",
+        details="Without --yes, it shows what. For a user: their own model, what other models learned from them, "
+        "remembered messages to them, their sender list, preferences and sessions. Quarantined mail and the log "
+        "stay. Daemons may be running; an interrupted run can be repeated.",
         examples=("nbstream forget --user ann@example.org", "nbstream forget --auto --yes"),
         exit_codes={
             66: "There is no such own model.",
@@ -712,7 +727,7 @@ _COMMANDS = (
     ),
     command(
         "export",
-        "write all models to a file, own models and automatic learning included",
+        "write all models to a file, with own models and automatic learning",
         argument("--model", type=arguments.own_model_name, metavar="NAME", help="only this own model"),
         argument(
             "file",
@@ -745,9 +760,12 @@ _COMMANDS = (
         examples=("nbstream import models.gz", "nbstream import --model example.org/anna ann.gz"),
         exit_codes={66: "The file is damaged.", 78: "The file is of the wrong kind, or a model is not empty."},
     ),
+)
+
+_ACCURACY = (
     command(
         "evaluate",
-        "measure the accuracy on labelled mail: score each message, then learn it",
+        "measure the accuracy on labelled mail",
         argument(
             "index",
             nargs="?",
@@ -829,7 +847,7 @@ _COMMANDS = (
             help="messages whose label may be wrong because all others contradict it, as TSV; only for the "
             "default regime",
         ),
-        details="The daemon and its model are not affected.",
+        details="Each message is scored, then learned. The daemon and its model are not affected.",
         examples=(
             "nbstream evaluate index.tsv --scores scores.tsv --suspects suspects.tsv",
             "nbstream evaluate --spam ~/Maildir/.Junk --ham ~/Maildir --regime errors --json",
@@ -837,7 +855,7 @@ _COMMANDS = (
     ),
     command(
         "tune",
-        "show what other thresholds would have done to recently labelled mail",
+        "show what other thresholds would have done to labelled mail",
         argument(
             "--with",
             dest="other",
@@ -850,3 +868,11 @@ _COMMANDS = (
         examples=("nbstream tune", "nbstream tune --with other.yaml"),
     ),
 )
+
+_COMMANDS: Mapping[str, Sequence[AddCommand]] = {
+    "the daemon": _DAEMON,
+    "messages and senders": _MESSAGES,
+    "what was learned": _LEARNED,
+    "accuracy": _ACCURACY,
+}
+"""All commands, by group."""

@@ -49,6 +49,17 @@ def test_the_configuration_is_named_before_or_after_the_command(words: str) -> N
     assert build_parser().parse_args(words.split()).config == Path("nb.yaml")
 
 
+@pytest.mark.parametrize("command", ["", "config", "quarantine", "list", "model"])
+def test_a_missing_command_is_answered_with_a_line_for_each_that_there_is(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refused(command, capsys)
+
+    below = [name.removeprefix(command).strip() for name in COMMANDS if name.rpartition(" ")[0] == command]
+    assert [line.split()[0] for line in said.splitlines() if line.startswith("  ")] == below
+    assert max(map(len, said.splitlines())) <= 80
+
+
 def test_no_word_can_move_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert refused("status \x1b[2J", capsys).endswith("unrecognized arguments: ?[2J\n")
 
