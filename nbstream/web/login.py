@@ -23,6 +23,7 @@ from nbstream.store.logins import SESSION_SECONDS
 from nbstream.web.forms import read_query, receive_form
 from nbstream.web.requests import Page, PageRefused
 from nbstream.web.responses import choose_language, html_response, redirect, set_cookie
+from nbstream.web.sessions import session_token
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -73,7 +74,8 @@ class Login:
         if request.method in {"GET", "HEAD"} and "text/html" in request.headers.get("Accept", ""):
             target = area.local_target(request.rel_url.raw_path_qs)
             return redirect(f"{area.login_path}?to={quote(target, safe='/')}")
-        response = self._form_page(area, request, {}, PageRefused(403, "login_ended"))
+        reason = "login_ended" if session_token(request, area.session_cookie) else "login_needed"
+        response = self._form_page(area, request, {}, PageRefused(403, reason))
         response.force_close()  # the rest of a form is not read
         return response
 

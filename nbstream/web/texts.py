@@ -27,6 +27,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "login_too_many": "Too many attempts: wait for a minute.",
         "login_away": "Nobody can log in now. Try again later.",
         "login_ended": "Your session has ended. Nothing was changed.",
+        "login_needed": "Log in first. Nothing was changed.",
         "logged_in": "Logged in",
         "go_on": "Go on",
         # what is refused
@@ -140,6 +141,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "login_too_many": "Es waren zu viele Versuche. Warten Sie eine Minute.",
         "login_away": "Zurzeit kann sich niemand anmelden. Versuchen Sie es später noch einmal.",
         "login_ended": "Ihre Sitzung ist zu Ende. Nichts wurde geändert.",
+        "login_needed": "Melden Sie sich zuerst an. Nichts wurde geändert.",
         "logged_in": "Angemeldet",
         "go_on": "Weiter",
         "error_400": "Diese Anfrage kann nicht beantwortet werden",

@@ -203,7 +203,15 @@ async def test_a_session_is_the_same_for_all_workers(client: Redis) -> None:
         assert (left.status, left.target) == (303, "/ui/login")
         assert left.cookies[workers[1].cookie("nbstream_session")]["max-age"] == "0"
         assert [(await browser.get("/ui/")).status for browser in browsers] == [303, 303]
-        assert (await browsers[0].post("/ui/change", {})).status == 403
+        refused = await browsers[0].post("/ui/change", {})
+        assert (refused.status, "Your session has ended. Nothing was changed." in refused.text) == (403, True)
+
+
+async def test_who_has_no_session_is_not_told_that_one_has_ended(page: PageListener) -> None:
+    async with page.browser() as browser:
+        refused = await browser.post("/ui/change", {})
+
+    assert (refused.status, "Log in first. Nothing was changed." in refused.text) == (403, True)
 
 
 @pytest.mark.parametrize(
