@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.verdict import ActionKind, Verdict
+from nbstream.server.moments import parse_moment
 from nbstream.store.recent.message_rows import (
     NULL_SENDER,
     MessageRow,
@@ -163,12 +164,14 @@ def _read_query(query: Mapping[str, str]) -> _Query:
 
 
 def _read_time(filters: dict[str, str], name: str, problems: list[str]) -> float | None:
-    """Return the time of a filter, in the time zone of the daemon where it names none."""
+    """Return the time of a filter, which ``filters`` then has as a browser shows it: that of the daemon's zone."""
     if not filters[name]:
         return None
     try:
-        return datetime.fromisoformat(filters[name]).timestamp()
-    except (ValueError, OverflowError, OSError):
-        problems.append("A time was not understood and is left out. Write it as 2026-11-23T14:30.")
+        at = parse_moment(filters[name], time.time())
+    except ValueError:
+        problems.append("A time was not understood and is left out. Write it as 2h, 3d or 2026-11-23T14:30.")
         filters[name] = ""
         return None
+    filters[name] = datetime.fromtimestamp(at).astimezone().replace(tzinfo=None).isoformat()
+    return at

@@ -171,10 +171,12 @@ async def test_the_form_filters_and_shows_what_was_asked(client: Redis) -> None:
         assert await found(f"id=+{rows[3].id[:6].upper()}") == [rows[3].id]
         assert await found(f"since={middle}&until={later}") == [rows[9].id, rows[8].id, rows[7].id]
         assert await found(f"until={middle}") == [row.id for row in reversed(rows[:7])]
+        assert await found("since=2h") == newest_first
+        assert await found("until=2h") == []
         page = (await browser.get("/ui/messages?verdict=spam&sender=%22%3E%3Cb%3E&since=2026-01-01T10:00")).text
     assert '<option value="spam" selected>' in page
     assert 'name="sender" value="&#34;&gt;&lt;b&gt;"' in page
-    assert 'name="since" value="2026-01-01T10:00"' in page
+    assert 'name="since" value="2026-01-01T10:00:00"' in page
     assert link_of(page, "Show all") == "/ui/messages"
 
 
