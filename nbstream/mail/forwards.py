@@ -176,8 +176,8 @@ def _first_fields(raw: bytes, offset: int) -> dict[str, bytes]:
 
 
 # From SpamAssassin 4.0.1, which writes this of itself; amavis has a form of its own.
-_MADE_BY = re.compile(rb"(?m)^X-Spam-Checker-Version: SpamAssassin ")
-_BOUNDARY = re.compile(rb'(?m)^Content-Type: multipart/mixed; boundary="(-{10}=_[0-9A-F]{8}\.[0-9A-F]{8})"')
+_MADE_BY = b"\nX-Spam-Checker-Version: SpamAssassin "
+_BOUNDARY = re.compile(rb'\nContent-Type: multipart/mixed; boundary="(-{10}=_[0-9A-F]{8}\.[0-9A-F]{8})"')
 _PART = (
     rb"\r?\nContent-Type: (?:message/rfc822|text/plain); x-spam-type=original\r?\n"
     rb"(?:[^\r\n]{1,998}\r?\n){0,9}\r?\n"
@@ -188,9 +188,9 @@ _BLANK_LINE = re.compile(rb"\n\r?\n")
 def original_of(raw: bytes) -> bytes:
     """Return the message that is in a report of SpamAssassin, byte for byte; any other message as it is."""
     blank = _BLANK_LINE.search(raw)
-    head = raw[: blank.start()] if blank else b""
+    head = b"\n" + raw[: blank.start()] if blank else b""
     boundary = _BOUNDARY.search(head)
-    if boundary is None or not _MADE_BY.search(head):
+    if boundary is None or _MADE_BY not in head:
         return raw
     delimiter = b"\n--" + boundary[1]
     part = re.search(re.escape(delimiter) + _PART, raw)

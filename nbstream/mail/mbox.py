@@ -12,11 +12,12 @@ MBOX_START = b"From "
 # With a date, or with nothing at all, as Thunderbird writes it; "From the top" is text.
 _SEPARATOR = re.compile(rb"From (?:.*\d\d:\d\d|[ \t]*(?=\r?\n|\Z))")
 _FIRST_LINE = re.compile(rb"From (?![ \t]*:)[^\r\n]*(?:\r\n|\r|\n)")  # "From :" is a field, RFC 5322 4.5
-# What mail programs write: Status and X-Status (c-client, Dovecot, mutt), X-Mozilla-Status (hexadecimal).
-_STATUS = re.compile(rb"(?im)^(?:X-)?Status:[ \t]*([A-Z]+)")
-_MOZILLA_STATUS = re.compile(rb"(?im)^X-Mozilla-Status:[ \t]*([0-9a-f]{1,8})")
+# What mail programs write: Status and X-Status (c-client, Dovecot, mutt), X-Mozilla-Status (hexadecimal). Patterns
+# that begin with a line feed take a tenth of the time of those that look for the beginnings of lines.
+_STATUS = re.compile(rb"(?i)\n(?:X-)?Status:[ \t]*([A-Z]+)")
+_MOZILLA_STATUS = re.compile(rb"(?i)\nX-Mozilla-Status:[ \t]*([0-9a-f]{1,8})")
 _MOZILLA_EXPUNGED = 0x0008
-_FOLDER_DATA = re.compile(rb"(?im)^Subject:.*FOLDER INTERNAL DATA")
+_FOLDER_DATA = re.compile(rb"(?i)\nSubject:.*FOLDER INTERNAL DATA")
 _LINE_OF_START = b"\n" + MBOX_START
 _QUOTE = b">" + MBOX_START
 
@@ -32,14 +33,15 @@ def separator_end(raw: bytes) -> int:
 
 def status_letters(header: bytes) -> str:
     """Return the letters of the status of a message, such as R for one that was read and D for a deleted one."""
-    letters = b"".join(_STATUS.findall(header)).decode()
-    mozilla = _MOZILLA_STATUS.search(header)
+    lines = b"\n" + header
+    letters = b"".join(_STATUS.findall(lines)).decode()
+    mozilla = _MOZILLA_STATUS.search(lines)
     return letters + "D" if mozilla and int(mozilla[1], 16) & _MOZILLA_EXPUNGED else letters
 
 
 def is_folder_data(header: bytes) -> bool:
     """Return whether the message is one that a server keeps for itself in the folder."""
-    return _FOLDER_DATA.search(header) is not None
+    return _FOLDER_DATA.search(b"\n" + header) is not None
 
 
 def split(blocks: Iterable[bytes]) -> Iterator[bytes]:

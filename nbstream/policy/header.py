@@ -304,7 +304,7 @@ def _fits_field(name: str, address: str) -> bool:
 
 @lru_cache(maxsize=4)
 def _field_start(name: str) -> re.Pattern[bytes]:
-    return re.compile(rb"^%s[ \t]*:" % re.escape(name.encode("ascii")), re.MULTILINE | re.IGNORECASE)
+    return re.compile(rb"(?i)\n%s[ \t]*:" % re.escape(name.encode("ascii")))  # with the line feed before it
 
 
 _RECEIVED_FIELD = _field_start("Received")
@@ -339,8 +339,9 @@ class MessageReader:
             return self.read_incoming(raw)
         content = normalize_line_ends(raw)
         header_end = header_fields.body_offset(content[:MAX_HEADER_BYTES])
-        own = _field_start(self.marks.own_field).search(content, 0, header_end)
-        if own and _RECEIVED_FIELD.search(content, own.end(), header_end):
+        header = b"\n" + content[:header_end]
+        own = _field_start(self.marks.own_field).search(header)
+        if own and _RECEIVED_FIELD.search(header, own.end()):
             later = header_fields.strip_fields(content[: own.start()], ("Received",))
             content = later + content[own.start() :]
         return self.read_stripped(self.strip(content))
