@@ -15,7 +15,7 @@ from typing import cast
 from nbstream import interrupts
 from nbstream.errors import InputError, NbstreamError
 from nbstream.mail import mbox
-from nbstream.mail.mime import MAX_HEADER_BYTES
+from nbstream.mail.header_fields import MAX_HEADER_BYTES
 from nbstream.terminal import print_error
 
 STANDARD_INPUT = "-"

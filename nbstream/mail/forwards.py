@@ -153,7 +153,7 @@ def is_opaque(raw: bytes) -> bool:
 
 def is_addressed_to(raw: bytes, addresses: Collection[str]) -> bool:
     """Return whether the mail was written to one of ``addresses`` (canonical), or is an inline forward."""
-    end = min(header_fields.body_offset(raw), mime.MAX_HEADER_BYTES)
+    end = min(header_fields.body_offset(raw), header_fields.MAX_HEADER_BYTES)
     fields = header_fields.parse_fields(raw, end)
     if any(field.name == "x-forwarded-message-id" for field in fields):
         return True
@@ -171,7 +171,7 @@ def _first_fields(raw: bytes, offset: int) -> dict[str, bytes]:
     """Return the value of the first field of each name."""
     return {
         field.name: field.value
-        for field in reversed(header_fields.parse_fields(raw, min(offset, mime.MAX_HEADER_BYTES)))
+        for field in reversed(header_fields.parse_fields(raw, min(offset, header_fields.MAX_HEADER_BYTES)))
     }
 
 

@@ -170,7 +170,7 @@ class Message:
         if self.is_bare_text:
             return None
         read = self.raw[: mime.parsed_bytes(self.raw, self.limits)]
-        end = min(header_fields.body_offset(read), mime.MAX_HEADER_BYTES)
+        end = min(header_fields.body_offset(read), header_fields.MAX_HEADER_BYTES)
         return header_fields.find_field(read, end, name)
 
     @cached_property

@@ -21,6 +21,7 @@ from urllib.parse import unquote_to_bytes
 from nbstream.mail import header_fields
 from nbstream.mail.charsets import decode_long_text, decode_text
 from nbstream.mail.encoded_words import decode_encoded_words, decode_transfer_encoding
+from nbstream.mail.header_fields import MAX_HEADER_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,12 +119,6 @@ def _join_parameter_sections(sections: list[tuple[int, bytes, bool]]) -> str:
         content += value
     return decode_text(content, charset)
 
-
-MAX_HEADER_BYTES = 256 * 1024
-"""How many bytes of a header are read as fields at most; those that say what a part is are read anywhere in it.
-
-Real headers are smaller than 20 kB, but Postfix takes single fields of 102,400 bytes.
-"""
 
 # What of ``look_bytes`` is for the header, which is mostly smaller: the body has the rest, whatever its header.
 _HEADER_ROOM_BYTES = 64 * 1024

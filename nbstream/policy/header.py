@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from nbstream.mail import header_fields
 from nbstream.mail.header_edits import HeaderEdits, untag_subject
+from nbstream.mail.header_fields import MAX_HEADER_BYTES
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
-from nbstream.mail.mime import MAX_HEADER_BYTES, MessageLimits
+from nbstream.mail.mime import MessageLimits
 from nbstream.policy.settings import OWN_FIELD, SPAMASSASSIN_FIELDS, HeaderFieldSettings, HeadersSettings
 from nbstream.policy.verdict import Verdict
 

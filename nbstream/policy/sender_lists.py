@@ -28,7 +28,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING, TypeAlias
 
-from nbstream.mail import header_fields, mime
+from nbstream.mail import header_fields
 from nbstream.mail.addresses import canonical_address, canonical_domain, read_from
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.verdict import Verdict
@@ -195,9 +195,9 @@ def is_aligned(domain: str, proved: str) -> bool:
 
 def read_header(message: Message) -> tuple[Sequence[HeaderField], bool]:
     """Return the header fields of a message, and whether these are all; nothing else is read."""
-    head = b"" if message.is_bare_text else message.raw[: mime.MAX_HEADER_BYTES + 1]
+    head = b"" if message.is_bare_text else message.raw[: header_fields.MAX_HEADER_BYTES + 1]
     end = header_fields.body_offset(head)
-    return header_fields.parse_fields(head, end), end <= mime.MAX_HEADER_BYTES
+    return header_fields.parse_fields(head, end), end <= header_fields.MAX_HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from typing import Protocol, TypeAlias
 from nbstream.errors import InputError
 from nbstream.mail import header_fields
 from nbstream.mail.addresses import find_addresses
+from nbstream.mail.header_fields import MAX_HEADER_BYTES
 from nbstream.mail.lines import normalize_line_ends
-from nbstream.mail.mime import MAX_HEADER_BYTES
 
 HEADER_FIELDS = ("From", "Date", "Subject", "Message-ID", "In-Reply-To", "Received")
 """The fields that ``read_header`` looks at, beside the field that this filter itself writes."""

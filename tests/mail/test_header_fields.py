@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nbstream.mail import header_fields
+from nbstream.mail.header_fields import MAX_HEADER_BYTES
 from nbstream.mail.lines import PIECE_BYTES, normalize_line_ends
 
 OURS = ("X-Spam-Flag", "X-Nbstream")
@@ -109,6 +110,55 @@ def test_large_folded_fields_are_stripped_in_one_pass() -> None:
     folded = b"X-Spam-Flag: x\r\n" + b" \r\n" * 2_000_000
 
     assert header_fields.strip_fields(folded + b"Subject: x\r\n\r\n", OURS) == b"Subject: x\r\n\r\n"
+
+
+HUGE = 4 * PIECE_BYTES
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Subject: a" + b"\r\n b" * (HUGE // 4),
+        b"From: " + b"a@b.c, " * (HUGE // 7),
+        b"X-Nbstream: a" + b"\r\n b" * (HUGE // 4),
+        b"X-Nbstream:" + b" x" * (HUGE // 2),
+        b"X-Nbstream" + b" " * HUGE + b": x",
+    ],
+)
+def test_no_field_makes_a_piece_of_a_header_large(line: bytes) -> None:
+    raw = b"A: 1\r\n" + line + b"\r\nx-nbstream: 2\r\nB: 3\r\n\r\nbody"
+    spans = list(header_fields.header_pieces(raw, header_fields.body_offset(raw)))
+
+    assert max(end - start for start, end in spans) <= PIECE_BYTES
+    assert b"".join(raw[start:end] for start, end in spans) + b"body" == raw
+    kept = b"" if line.startswith(b"X-Nbstream") else line + b"\r\n"
+    assert header_fields.strip_fields(raw, OURS) == b"A: 1\r\n" + kept + b"B: 3\r\n\r\nbody"
+
+
+# A name before white space alone is left out: its colon may be in the next piece.
+ODD_LINES = (
+    *(b"X-Nbstream: 1", b"x-spam-flag :", b"X-Spam-Flag \t : " + b"x" * 40, b"X-Nbstream: " + b"x" * 150),
+    *(b" folded", b"\t", b" " + b"y" * 90, b"A: 1", b"A: " + b"z" * 70, b"X-Nbstream", b"X-Nbstreams: 1", b"no"),
+)
+
+
+@given(
+    st.lists(st.sampled_from(ODD_LINES), max_size=12), st.sampled_from([b"", b"\r\n", b"\r\n\r\nX-Nbstream: body"])
+)
+def test_fields_are_removed_wherever_a_piece_ends(lines: list[bytes], rest: bytes) -> None:
+    raw = b"\r\n".join(lines) + rest
+    whole = header_fields.strip_fields(raw, OURS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(header_fields, "PIECE_BYTES", 64)
+        assert header_fields.strip_fields(raw, OURS) == whole
+
+
+def test_a_field_that_nobody_reads_gets_no_tag() -> None:
+    filling = b"A: " + b"x" * (MAX_HEADER_BYTES - 20) + b"\r\n"
+
+    assert header_fields.find_value_span(filling + b"Subject: x\r\n\r\n", "subject")
+    assert header_fields.find_value_span(filling + b"Subject: not at its end\r\n\r\n", "subject") is None
+    assert header_fields.find_value_span(filling + filling + b"Subject: x\r\n\r\n", "subject") is None
 
 
 @pytest.mark.parametrize("before", range(-14, 4))
