@@ -11,7 +11,7 @@ is bounded. What breaks the protocol is one last event with a text, and all furt
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntFlag
 from typing import TypeAlias
@@ -184,13 +184,15 @@ class MilterParser:
         """The bytes of a frame that is not complete; at most ``MAX_FRAME_BYTES`` and four."""
         return len(self._buffer)
 
-    def feed(self, data: bytes) -> list[MilterEvent]:
-        """Take received bytes, and return the events that they complete. A ``MilterViolation`` is the last one."""
+    def feed(self, data: bytes) -> Iterator[MilterEvent]:
+        """Take received bytes, and yield the events that they complete. A ``MilterViolation`` is the last one.
+
+        Each command is parsed when its event is asked for. All have to be asked for before the next bytes come.
+        """
         if self._is_broken:
-            return []
+            return
         buffer = self._buffer
         buffer += data
-        events: list[MilterEvent] = []
         start = 0
         try:
             while len(buffer) - start >= _LENGTH.size:
@@ -202,14 +204,13 @@ class MilterParser:
                 command = start + _LENGTH.size
                 if not (self.skips_header_fields and buffer[command] == _HEADER_FIELD):
                     data = bytes(buffer[command + 1 : end])
-                    events.append(_parse_frame(bytes(buffer[command : command + 1]), data))
+                    yield _parse_frame(bytes(buffer[command : command + 1]), data)
                 start = end
         except _ViolationError as violation:
             self._is_broken = True
-            events.append(MilterViolation(str(violation)))
             start = len(buffer)
+            yield MilterViolation(str(violation))
         del buffer[:start]
-        return events
 
 
 def _check_length(length: int) -> None:

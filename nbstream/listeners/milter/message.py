@@ -2,8 +2,9 @@
 
 Rules: a message that is too large is judged by its beginning: the mail server has set its own limit, and the
 filter looks at the beginning alone anyway. But all of its header is needed, to remove forged fields: one that is
-too large, or has too many fields, is refused. So is one with an address that is longer than SMTP permits: each
-pattern of the configuration would be matched against it. What is counted is the message as it is held.
+too large, or has too many fields, is refused. So is a message with too many recipients, or with an address that is
+longer than SMTP permits: each pattern of the configuration would be matched against it. What is counted is the
+message as it is held.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 MAX_FIELDS = 10_000
 """No message has so many. Each costs the event loop some microseconds, and one of three bytes costs no less."""
+
+MAX_RECIPIENTS = 10_000
+"""Ten times as many as mail servers send. Each costs the event loop some microseconds when the message ends."""
 
 MAX_ADDRESS_CHARACTERS = 4096
 """As many as a command of SMTP may have here; a path has 256 (RFC 5321 4.5.3.1.3)."""
@@ -77,6 +81,8 @@ class MilterContent:
         """Add a recipient: its address, and the text by which the mail server knows it."""
         if len(given) > MAX_ADDRESS_CHARACTERS:
             self._refuse(smtp_replies.ADDRESS_TOO_LONG)
+        elif len(self.recipients) == MAX_RECIPIENTS:
+            self._refuse(smtp_replies.TOO_MANY_RECIPIENTS)
         elif self._reserve(len(address) + len(given) + _RECIPIENT_BYTES):
             self.recipients.append(SmtpPath(address))
             self.given_recipients.append(given)

@@ -40,7 +40,7 @@ from nbstream.server.connections import StreamConnection
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from nbstream.server.message_service import MessageService
     from nbstream.server.runtime import Runtime
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_READ_BYTES = 32 * 1024  # the shortest commands in so many bytes take 8 ms to be parsed
-_EVENTS_PER_STEP = 500  # the shortest commands take some ms
+_READ_BYTES = 32 * 1024
+_EVENTS_PER_STEP = 500  # to parse and to handle so many commands takes 2 ms
 _MAX_TEXT_CHARACTERS = 1000  # of a macro or an address; those of real mail servers are much shorter
 
 _ACTIONS = (
@@ -126,11 +126,12 @@ class MilterSession(StreamConnection):
         in_flight.reserve_anyway(count)
         self._pending_bytes = count
 
-    async def _handle_all(self, events: Sequence[MilterEvent]) -> None:
+    async def _handle_all(self, events: Iterator[MilterEvent]) -> None:
         """Handle events up to the one that ends the session, and let others run in between."""
         for number, event in enumerate(events, start=1):
-            if not self._ended:
-                await self._handle(event)
+            await self._handle(event)
+            if self._ended:
+                return
             if number % _EVENTS_PER_STEP == 0:
                 await asyncio.sleep(0)
 

@@ -7,14 +7,16 @@ import logging
 import re
 import struct
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
+from nbstream.listeners.milter import codec
 from nbstream.listeners.milter.answers import MAX_DELETED_FIELDS
-from nbstream.listeners.milter.message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MilterContent
+from nbstream.listeners.milter.message import MAX_ADDRESS_CHARACTERS, MAX_FIELDS, MAX_RECIPIENTS, MilterContent
 from nbstream.mail.message import Message
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.header import HeaderPolicy, MessageReader, parse_own_id
@@ -277,32 +279,60 @@ async def test_the_mildest_decision_holds_for_all_recipients(client: Redis) -> N
         assert commands(await server.deliver(SPAM, "a@strict.example", "b@lenient.example")).strip(b"i") == b"c"
 
 
-async def test_other_work_goes_on_while_many_recipients_are_looked_up(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turns, lookups = 0, Counter[int]()
-    rule_of = RecipientRules.rule_of
+@contextmanager
+def counted_by_turn(monkeypatch: pytest.MonkeyPatch, place: Any, name: str) -> Iterator[Counter[int]]:
+    """How many calls of a function there are in each turn of the event loop."""
+    turn, calls, function = 0, Counter[int](), getattr(place, name)
 
-    def counted(rules: RecipientRules, address: str) -> RecipientRule:
-        lookups[turns] += 1
-        return rule_of(rules, address)
+    def counted(*arguments: Any) -> Any:
+        calls[turn] += 1
+        return function(*arguments)
 
     async def count_turns() -> None:
-        nonlocal turns
+        nonlocal turn
         while True:
-            turns += 1
+            turn += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(RecipientRules, "rule_of", counted)
-    async with open_milter(client) as milter:
-        server = await milter.server()
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, counted)
         counting = asyncio.create_task(count_turns())
-        answer = await server.deliver(HAM, *(f"user{number}@example.org" for number in range(3000)))
+        yield calls
         counting.cancel()
+
+
+async def test_other_work_goes_on_while_many_recipients_are_looked_up(
+    milter: RunningMilter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await milter.server()
+    with counted_by_turn(monkeypatch, RecipientRules, "rule_of") as lookups:
+        answer = await server.deliver(HAM, *(f"user{number}@example.org" for number in range(3000)))
 
     assert answer[-1] == Reply(b"c")
     assert lookups.total() == 3000
     assert max(lookups.values()) < 600
+
+
+async def test_other_work_goes_on_while_many_commands_are_parsed(
+    milter: RunningMilter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = await milter.server()
+    with counted_by_turn(monkeypatch, codec, "_parse_frame") as parsed:
+        server.send(wire.ABORT * 20_000)
+        answer = await server.deliver(HAM)
+
+    assert answer[-1] == Reply(b"c")
+    assert parsed.total() > 20_000
+    assert max(parsed.values()) < 600
+
+
+async def test_a_message_for_too_many_recipients_is_refused(milter: RunningMilter) -> None:
+    server = await milter.server()
+
+    assert (await server.deliver(HAM, *["ann@example.org"] * MAX_RECIPIENTS))[-1] == Reply(b"c")
+    (reply,) = await server.deliver(HAM, *["ann@example.org"] * (MAX_RECIPIENTS + 1))
+    assert reply.words == [b"452 4.5.3 Too many recipients, send the others in another transaction"]
+    assert milter.listener.service.bytes_in_flight.reserved == 0
 
 
 async def test_the_macro_completes_the_address_of_a_recipient(client: Redis) -> None:
