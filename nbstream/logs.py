@@ -7,7 +7,6 @@ that a client was refused: the number of such lines in a minute is limited.
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections import Counter
@@ -16,6 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
 
+from nbstream.json_text import encode_json
 from nbstream.settings.values import Section
 
 _QUOTED_CHARACTERS = frozenset(' ="\\')
@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry)
+        return encode_json(entry).decode("ascii")
 
 
 class TextFormatter(logging.Formatter):

@@ -3,21 +3,17 @@
 Rules: pure. An answer contains no exception, no path and no address of this machine, and every number in it is
 finite, because JSON has no infinity. ``listeners/http/openapi.json`` has the shapes of the answers.
 
-Explanations, clues and thresholds are the same on the command line and over HTTP. Text of answers is what ``json``
-writes, without spaces, in a tenth of the time.
+Explanations, clues and thresholds are the same on the command line and over HTTP.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import orjson
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.filter.lesson_text import describe_lesson
@@ -238,31 +234,3 @@ def clues_to_json(clues: Sequence[Clue]) -> list[JsonObject]:
 
 def _weight_in_messages(count: int | None) -> float | None:
     return None if count is None else count / WEIGHT_ONE
-
-
-_encode_slowly = json.JSONEncoder(separators=(",", ":")).encode
-
-
-def encode_json(value: Any) -> bytes:
-    """Return ``value`` as JSON on one line of printable ASCII: everything else is escaped.
-
-    So a terminal may show it. A number that is not finite is written as null, since JSON has no word for it.
-    Raises ``TypeError`` for objects that are no JSON.
-    """
-    try:
-        text = orjson.dumps(value)
-    except TypeError:  # half of a surrogate pair, an integer beyond 64 bits, a name that is no text
-        return _encode_slowly(_with_null(value)).encode("ascii")
-    # orjson escapes control characters below the space alone.
-    return text if text.isascii() and b"\x7f" not in text else _encode_slowly(orjson.loads(text)).encode("ascii")
-
-
-def _with_null(value: Any) -> Any:
-    """Return the value with null in place of each number that is not finite, as orjson writes it."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _with_null(member) for name, member in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_with_null(member) for member in value]
-    return value

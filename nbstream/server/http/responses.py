@@ -16,9 +16,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from nbstream import errors
 from nbstream.errors import NbstreamError, table_row
+from nbstream.json_text import encode_json
 from nbstream.mail.lines import ContentBuffer, is_blank
 from nbstream.server import api_json
-from nbstream.server.api_json import HttpProblem, encode_json
+from nbstream.server.api_json import HttpProblem
 from nbstream.server.limits import BytesInFlight, ListenerLimits, Reservation
 from nbstream.server.message_service import REQUEST_ERRORS
 

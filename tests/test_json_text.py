@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nbstream.server.api_json import encode_json
+from nbstream.json_text import encode_json
 
 TEXT = st.text(st.characters(codec=None, exclude_categories=()))
 VALUES = st.recursive(
