@@ -8,6 +8,7 @@ long as choosing them, and the clues of most checks are never read.
 
 from __future__ import annotations
 
+import struct
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -241,18 +242,19 @@ class TokenClues(LazySequence[Clue]):
     def __len__(self) -> int:
         return self.packed.length + len(self.others)
 
-    def ranked(self) -> tuple[list[bytes], list[int]]:
-        """Return the names and the positions of the clues, the strongest first.
+    def ranked(self, count: int | None = None) -> tuple[list[bytes], Sequence[int]]:
+        """Return the names and the positions of the ``count`` strongest clues, the strongest first; None for all.
 
         The others follow those in ``token_indices``.
         """
         if self.ranking:
             length = self.packed.length
-            positions = np.frombuffer(self.ranking, "<u2", length).tolist()
-            return self.ranking[2 * length :].split(b"\n"), positions
+            count = length if count is None else min(count, length)
+            names = self.ranking[2 * length :].split(b"\n", count)[:count]
+            return names, struct.unpack_from(f"<{count}H", self.ranking)
         names = self.tokens.shown.at(self.token_indices.tolist()) + [one.token for one in self.others]
         strengths = [abs(ratio) for ratio in self._every_ratio()]
-        positions = sorted(range(len(names)), key=lambda i: (-strengths[i], names[i]))
+        positions = sorted(range(len(names)), key=lambda i: (-strengths[i], names[i]))[:count]
         return [names[i] for i in positions], positions
 
     def _every_ratio(self) -> list[float]:
@@ -262,8 +264,9 @@ class TokenClues(LazySequence[Clue]):
         """Return the clues at these indices, and make no others: a header field shows 8 of about 70."""
         if self._cached_items is not None:
             return self._cached_items[indices]
-        (names, positions), ratios = self.ranked(), self._every_ratio()
-        return tuple([Clue(name, ratios[i]) for name, i in zip(names[indices], positions[indices], strict=True)])
+        places = range(len(self))[indices]
+        (names, positions), ratios = self.ranked(max(places, default=-1) + 1), self._every_ratio()
+        return tuple([Clue(names[place], ratios[positions[place]]) for place in places])
 
     def _compute_items(self) -> tuple[Clue, ...]:
         return self._slice(slice(None))

@@ -87,6 +87,7 @@ _OWN_ID = re.compile(r";\s*id=([a-z2-7]{24})\Z")
 _SCORE_LIMIT = 99.9
 
 
+@lru_cache(maxsize=128)  # a message asks for the same few again and again
 def clamped_log_odds(probability: float) -> float:
     """Return ln(P / (1 - P)), clamped to ±99.9."""
     if probability <= 0.0:
@@ -151,21 +152,17 @@ _ESCAPED_BYTES = [chr(byte) if byte in _SAFE_BYTES else f"%{byte:02X}" for byte 
 
 def clues_field_value(clues: Sequence[Clue]) -> str:
     """Return the value of the field for ``clues``, the strongest first. It is empty where there are none."""
-    return _FOLD.join(
-        f"{escape_token(clue.token)} {_format_log_ratio(clue.log_ratio)}" for clue in clues[:MAX_CLUES]
-    )
+    return _FOLD.join([f"{escape_token(token)} {_format_log_ratio(ratio)}" for token, ratio in clues[:MAX_CLUES]])
 
 
 def escape_token(token: bytes) -> str:
     """Return the token escaped, and cut between two of its bytes to at most 48 characters, without a space."""
-    if len(token) <= _MAX_TOKEN_CHARACTERS and not token.translate(None, _SAFE_BYTES):
-        return token.decode("ascii")  # most tokens need no escape, and this way is much shorter
-    escaped_bytes = [_ESCAPED_BYTES[byte] for byte in token[:_MAX_TOKEN_CHARACTERS]]
-    if len(token) <= _MAX_TOKEN_CHARACTERS and sum(map(len, escaped_bytes)) <= _MAX_TOKEN_CHARACTERS:
-        return "".join(escaped_bytes)
+    escaped = token[: _MAX_TOKEN_CHARACTERS + 1].decode("latin-1").translate(_ESCAPED_BYTES)
+    if len(escaped) <= _MAX_TOKEN_CHARACTERS:
+        return escaped
     max_length = _MAX_TOKEN_CHARACTERS - len(_ELLIPSIS)
     start = ""
-    for escaped_byte in escaped_bytes:
+    for escaped_byte in map(_ESCAPED_BYTES.__getitem__, token):
         if len(start) + len(escaped_byte) > max_length:
             break
         start += escaped_byte
