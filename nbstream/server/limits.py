@@ -73,11 +73,17 @@ class BytesInFlight:
 
 
 class Reservation:
-    """The bytes that one message holds of those in flight."""
+    """The bytes that one message holds of those in flight; as a context, it releases them at its end."""
 
     def __init__(self, bytes_in_flight: BytesInFlight) -> None:
         self.size = 0
         self._bytes_in_flight = bytes_in_flight
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def add(self, size: int) -> bool:
         """Reserve ``size`` bytes more and return True; where they do not fit, reserve nothing and return False."""

@@ -45,8 +45,8 @@ async def receive_form(request: web.BaseRequest, bodies: BodyReader) -> Mapping[
     """Return the form of a POST. Raises ``RequestRefused``, and ``PageRefused`` for what is no form."""
     if request.content_type != FORM_TYPE:
         raise PageRefused(415, f"a form must be of type {FORM_TYPE}")
-    async with bodies.read(request) as body:
-        return read_form(body)
+    with bodies.reservation() as held:
+        return read_form(await bodies.read(request, held))
 
 
 def read_form(body: bytes) -> Mapping[str, Sequence[str]]:

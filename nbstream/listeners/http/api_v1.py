@@ -86,7 +86,8 @@ class ApiV1:
         )
 
     async def _check(self, request: web.BaseRequest) -> web.Response:
-        async with self._body_reader.read(request) as content:
+        with self._body_reader.reservation() as held:
+            content = await self._body_reader.read(request, held)
             handler = self._message_service.message_handler()
             message = await _parse_message(handler, request, content, handler.parse_mail)
             check, _ = await handler.check(message, request.query.getall("recipient", ()))
@@ -100,7 +101,8 @@ class ApiV1:
         return await self._teach(request, labels[0])
 
     async def _teach(self, request: web.BaseRequest, label: str | None) -> web.Response:
-        async with self._body_reader.read(request) as content:
+        with self._body_reader.reservation() as held:
+            content = await self._body_reader.read(request, held)
             handler = self._message_service.message_handler()
             message = await _parse_message(handler, request, content, handler.parse_taught_mail)
             user = request.headers.get(USER_FIELD, "").strip()

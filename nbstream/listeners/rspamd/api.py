@@ -70,7 +70,8 @@ class RspamdApi:
         )
 
     async def _check(self, request: web.BaseRequest) -> web.Response:
-        async with self._body_reader.read(request, may_be_zstd=True) as content:
+        with self._body_reader.reservation() as held:
+            content = await self._body_reader.read(request, held, may_be_zstd=True)
             handler = self._message_service.message_handler()
             message = await handler.parse_mail(content)
             recipients, peer = _recipients(request), Peer(request.remote or None)
@@ -89,7 +90,8 @@ class RspamdApi:
         return await self._learn(request, label)
 
     async def _learn(self, request: web.BaseRequest, label: str) -> web.Response:
-        async with self._body_reader.read(request, may_be_zstd=True) as content:
+        with self._body_reader.reservation() as held:
+            content = await self._body_reader.read(request, held, may_be_zstd=True)
             handler = self._message_service.message_handler()
             message = await handler.parse_taught_mail(content)
             lesson = await handler.learn(message, label, actor_of_request(request), user=_teacher(request))

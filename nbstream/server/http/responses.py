@@ -6,8 +6,7 @@ One table leads from the class of an error to status and detail: a detail names 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Container, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Container, Mapping
 from typing import Any
 
 import zstandard
@@ -114,37 +113,40 @@ class BodyReader:
         self._bytes_in_flight = bytes_in_flight
         self._content_name = content_name
 
-    @asynccontextmanager
-    async def read(self, request: web.BaseRequest, *, may_be_zstd: bool = False) -> AsyncIterator[bytes]:
-        """Read the body; its bytes count as in flight until the end of the block. Raises ``RequestRefused``.
+    def reservation(self) -> Reservation:
+        """Return what counts the bytes of one body as in flight."""
+        return Reservation(self._bytes_in_flight)
+
+    async def read(
+        self, request: web.BaseRequest, reservation: Reservation, *, may_be_zstd: bool = False
+    ) -> bytes:
+        """Return the body; its bytes count as in flight until the reservation is released.
 
         ``may_be_zstd``: a client may compress it as rspamd's do, and it is decompressed within the same limits.
+        Raises ``RequestRefused``.
         """
         is_zstd = may_be_zstd and request.headers.get(_COMPRESSION_FIELD, "").strip().lower() == "zstd"
         _refuse_encoded(request, {_COMPRESSION_FIELD} if is_zstd else set())
         if (request.content_length or 0) > self._limits.max_message_bytes:
             raise self._too_large_error()
-        content, reservation = ContentBuffer(), Reservation(self._bytes_in_flight)
+        content = ContentBuffer()
         try:
-            try:
-                if request.content.is_eof():  # a small body has arrived with its header: there is no wait
-                    self._add_piece(content, request.content.read_nowait(), reservation)
-                else:
-                    async with asyncio.timeout(self._limits.message_timeout_seconds):
-                        async for piece in request.content.iter_any():
-                            self._add_piece(content, piece, reservation)
-            except TimeoutError as error:
-                raise RequestRefused(408, "the request did not arrive in time", close=True) from error
-            except (web.RequestPayloadError, HttpProcessingError) as error:
-                raise RequestRefused(400, "the body is not encoded as its header says", close=True) from error
-            if is_zstd:
-                await self._decompress(content, reservation)
-            body = content.take()
-            if not body[:1].strip() and await asyncio.to_thread(is_blank, body):
-                raise RequestRefused(400, f"the body is empty: it must be {self._content_name}")
-            yield body
-        finally:
-            reservation.release()
+            if request.content.is_eof():  # a small body has arrived with its header: there is no wait
+                self._add_piece(content, request.content.read_nowait(), reservation)
+            else:
+                async with asyncio.timeout(self._limits.message_timeout_seconds):
+                    async for piece in request.content.iter_any():
+                        self._add_piece(content, piece, reservation)
+        except TimeoutError as error:
+            raise RequestRefused(408, "the request did not arrive in time", close=True) from error
+        except (web.RequestPayloadError, HttpProcessingError) as error:
+            raise RequestRefused(400, "the body is not encoded as its header says", close=True) from error
+        if is_zstd:
+            await self._decompress(content, reservation)
+        body = content.take()
+        if not body[:1].strip() and await asyncio.to_thread(is_blank, body):
+            raise RequestRefused(400, f"the body is empty: it must be {self._content_name}")
+        return body
 
     async def _decompress(self, content: ContentBuffer, reservation: Reservation) -> None:
         """Put the decompressed content in the place of the compressed one, piece by piece within the limits."""
