@@ -25,7 +25,7 @@ from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.lua import lua_script
 from nbstream.store.model.model import Model
-from nbstream.store.model.scripts import Lesson, LessonBatch
+from nbstream.store.model.scripts import MAX_BATCH_COUNTS, Lesson, LessonBatch
 from nbstream.store.model.signature import current_signature
 from nbstream.store.transfer import archive
 from nbstream.store.transfer.model_import import ModelImport, import_archive
@@ -36,6 +36,7 @@ from tests.harness.lessons import NOTE, SUM_NAMES, TOKENS, change, entry
 from tests.harness.model_archives import export_model, import_model, open_model, stored_hashes
 from tests.harness.redis.proxy import Fate, Proxy
 from tests.harness.redis.redis_server import RedisServer
+from tests.store.bombs import little_memory
 from tests.store.follower.test_counts import equals_redis
 
 MANY = [b"t%d" % n for n in range(5000)]  # more than a step of a scan
@@ -556,6 +557,24 @@ def archive_of(*records: bytes, header: archive.ArchiveHeader | None = None) -> 
 )
 async def test_a_line_that_is_not_a_record_is_refused_and_changes_nothing(other: Model, line: bytes) -> None:
     assert await import_error(other, archive_of(b'{"counts":"ham","of":{"a":1}}\n', line))
+
+
+async def test_a_line_that_no_export_has_written_is_refused_before_it_takes_memory(other: Model) -> None:
+    content = archive_of(b'{"counts":"ham","of":{' + b'"a":1,' * (8 << 20) + b'"b":1}}\n')
+    with little_memory():
+        assert "line 2 is longer than any" in str(await import_error(other, content))
+
+
+async def test_no_export_writes_a_line_that_is_refused(other: Model) -> None:
+    stream = io.BytesIO()
+    writer = archive.ArchiveWriter(stream, archive.ArchiveHeader(current_signature()))
+    longest = {b"%064d" % number: 2**53 - 1 for number in range(3 * MAX_BATCH_COUNTS)}
+    writer.write(archive.CountsRecord("ham", longest))
+    with pytest.raises(StoreIncompatible, match="longer than any"):
+        writer.write(archive.CountsRecord("ham", longest | {b"a%d" % number: 1 for number in range(100_000)}))
+    writer.finish()
+
+    await import_model(other, stream.getvalue())
 
 
 async def test_more_classes_than_a_model_can_have_are_refused(other: Model) -> None:
