@@ -50,8 +50,8 @@ OWN_PREFIX = "own/"
 
 _FORMAT_NAME = "nbstream model"
 _GZIP_LEVEL = 6
-# The longest line of an export is a group of lessons, with 6,000 counts of 90 bytes. A line takes 25 times its size
-# in memory when it is parsed.
+# The longest line of an export is a group of lessons, with 6,000 counts of 90 bytes. A line that is parsed
+# takes 25 times its size in memory.
 _MAX_LINE_BYTES = 2 << 20
 _MAX_EXACT_COUNT = 2**53  # Lua's numbers hold integers up to here
 _MAX_SHOWN_CHARACTERS = 100
