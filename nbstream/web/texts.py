@@ -68,6 +68,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "why": "Why?",
         "why_unknown": "Too little of this message is remembered to say why.",
         "why_list": "Its sender is on a list of blocked senders.",
+        "why_allowed": "Its sender is on a list of allowed senders.",
         # why a message was called what it was
         "like_spam": "It looks like spam ({}).",
         "like_ham": "It does not look like spam ({}).",
@@ -180,6 +181,7 @@ TEXTS: Mapping[str, Mapping[str, str]] = {
         "why": "Warum?",
         "why_unknown": "Von dieser Nachricht ist zu wenig gemerkt, um das zu sagen.",
         "why_list": "Ihr Absender steht auf einer Liste gesperrter Absender.",
+        "why_allowed": "Ihr Absender steht auf einer Liste erlaubter Absender.",
         "like_spam": "Die Nachricht sieht nach Spam aus ({}).",
         "like_ham": "Die Nachricht sieht nicht nach Spam aus ({}).",
         "like_unsure": "Die Nachricht sieht zu {} nach Spam aus; das reicht nicht, um sicher zu sein.",

@@ -71,10 +71,12 @@ class UserSite:
         learn = self.http.spam_filter.learn
         await asyncio.gather(*(learn(Message.parse(raw), label, "test") for label, raw in samples(count)))
 
-    async def check(self, raw: bytes, *recipients: str, sender: str = "from@shop.example") -> str:
+    async def check(
+        self, raw: bytes, *recipients: str, sender: str = "from@shop.example", client: str = ""
+    ) -> str:
         """Check a message to these recipients, and return its id once it is remembered."""
         handler = MessageHandler("test", self.http.runtime, self.http.metrics.delivery)
-        check, _ = await handler.check(Message.parse(raw), recipients, Sender(sender))
+        check, _ = await handler.check(Message.parse(raw), recipients, Sender(sender, client))
         await self.http.memory.wait_until_written()
         return check.id
 

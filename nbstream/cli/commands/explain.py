@@ -111,7 +111,8 @@ def _describe(path: str | None, record: MessageRecord, options: argparse.Namespa
         entry = record.entry
         who = printable(f"{entry.source} {entry.actor}".rstrip())
         lines.append(f"learned  {local_time(entry.learned_at)}  as {entry.column}  by {who}")
-    lines.append(f"now      {render_summary(record.explanation_now)}")
+    aside = "  sender lists are left out" if record.checked and record.checked.is_listed else ""
+    lines.append(f"now      {render_summary(record.explanation_now)}{aside}")
     if record.kind:
         lines += [f"kind     {describe_kind(record.kind)}", *_kind_lines(record.kind)]
     if path is None and record.checked is None:
@@ -194,7 +195,7 @@ def _make_rows(explanation: Explanation, limit: int | None) -> list[_Row]:
     if left:
         log_ratio = math.fsum(clue.log_ratio for clue in left)
         numbers = (_format_nats(log_ratio), _format_nats(explanation.score), "", "")
-        rows.append(_Row(log_ratio, numbers, "", f"({len(left)} more clues)"))
+        rows.append(_Row(log_ratio, numbers, "", f"({len(left)} more)"))
     return rows
 
 

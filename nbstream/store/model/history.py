@@ -199,23 +199,22 @@ class History:
         """At most ``limit`` records of one message, newest first; ``entry`` is its ledger entry.
 
         The history is not read as a whole: an entry says when it was written, and each record has the entry before
-        it. Of a message without an entry, which may have been unlearned, only the newest 1,000 records are
-        searched. Where a record is missing, those before it are missing too.
+        it. Where there was none, the message may have been unlearned: the 1,000 records before are searched. Where
+        a record is missing, those before it are missing too.
         """
-        if entry:
-            record = await self._record_of(message_key, entry)
-        else:
-            record = await self._find(message_key, self._newest_entries(0.0))
+        record = await self._last_record(message_key, entry, b"+")
         records: list[HistoryRecord] = []
         while record:
             records.append(record)
-            if not record.former or len(records) == limit:
+            if len(records) == limit:
                 break
-            record = await self._record_of(message_key, record.former)
+            record = await self._last_record(message_key, record.former, b"(" + record.id)
         return records
 
-    async def _record_of(self, message_key: str, entry: LedgerEntry) -> HistoryRecord | None:
-        """The record of the change that wrote this entry."""
+    async def _last_record(self, message_key: str, entry: LedgerEntry | None, end: bytes) -> HistoryRecord | None:
+        """The record of the change that wrote this entry; without one the last of the message up to ``end``."""
+        if entry is None:
+            return await self._find(message_key, _entries(self._client.xrevrange, self._key, end, b"-"))
         if not is_stream_id(entry.change):
             return None
         written = id_milliseconds(entry.change)

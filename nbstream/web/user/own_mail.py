@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 from nbstream.bayes.clues import TokenClues
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.feedback_source import user_of_actor
+from nbstream.policy.verdict import Verdict
 from nbstream.store.recent.message_rows import RowFilter, is_named_by_sender
+from nbstream.web.texts import TEXTS
 from nbstream.web.users.sentences import describe
 
 if TYPE_CHECKING:
@@ -87,7 +89,16 @@ class OwnMail:
         if check is None:
             return ()
         is_corrected = isinstance(check.clues, TokenClues) and any(check.clues.own_levels)
-        return describe(check.explain(time.time()), language, is_corrected=is_corrected)
+        sentences = describe(check.explain(time.time()), language, is_corrected=is_corrected)
+        return [*await self._why_listed(message_id, language), *sentences]
+
+    async def _why_listed(self, message_id: str, language: str) -> Sequence[str]:
+        """Return that a sender list decided; what one says to several recipients is not for each of them."""
+        envelope = next((row.envelope for row in (await self.rows.rows([message_id])).values()), None)
+        checked = await self.recall(message_id)
+        if checked is None or not checked.is_listed or envelope is None or envelope.recipient_count != 1:
+            return ()
+        return (TEXTS[language]["why_list" if Verdict(checked.verdict).is_spam else "why_allowed"],)
 
     async def _check(self, address: str, message_id: str) -> Check | None:
         """Return how the filter of the user judges their message now; None where too little is remembered."""

@@ -148,6 +148,10 @@ async def test_the_records_of_a_message_that_was_unlearned_are_found_while_they_
     await spam_filter.unlearn(PRIZE, "smtp")
     found = await model.history.of_message(PRIZE.key, None)
     assert [record.description for record in found] == ["unlearned spam", "learned spam"]
+    await spam_filter.learn(PRIZE, "ham", "smtp")
+    again = await model.history.of_message(PRIZE.key, await model.entry(PRIZE.key))
+    assert [record.description for record in again] == ["learned ham", "unlearned spam", "learned spam"]
+    await spam_filter.unlearn(PRIZE, "smtp")
 
     monkeypatch.setattr(history, "_BATCH", 10)
     monkeypatch.setattr(history, "_SEARCHED_RECORDS", 20)

@@ -49,6 +49,21 @@ async def test_a_verdict_for_several_is_that_of_his_own_filter(client: Redis, tm
     assert "wanted This is spam" in bob
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("allow", "wanted Why? Its sender is on a list of allowed senders. It"),
+        ("block", "spam Why? Its sender is on a list of blocked senders. It"),
+    ],
+)
+async def test_that_a_list_decided_is_said(client: Redis, tmp_path: Path, kind: str, said: str) -> None:
+    async with open_user_site(client, tmp_path, lists={kind: ["192.0.2.0/24"]}) as site:
+        await site.teach()
+        checked = await site.check(SPAM, ANN, client="192.0.2.1")
+        async with site.browser(ANN) as browser:
+            assert said in words((await browser.get(f"/my/messages/{checked}")).text)
+
+
 async def test_of_a_full_quarantine_only_the_files_of_the_user_are_opened(
     site: UserSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
