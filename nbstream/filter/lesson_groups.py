@@ -97,7 +97,7 @@ class LessonGroups:
         self._user_labels = parts.user_labels if parts.parents else None
         self._tasks = parts.lesson_groups
         self._scorer = scorer
-        self._planner = LessonPlanner(scorer, parts.clock)
+        self._planner = LessonPlanner(scorer, parts.clock, parts.own_model)
         self._make_known_counts = partial(KnownCounts, scorer.read_counts, parts.make_name_numbers)
         self._make_batch = partial(LessonBatch, make_numbers=parts.make_name_numbers)
         self._known_counts = self._make_known_counts()

@@ -74,11 +74,15 @@ class CountedCheck(NamedTuple):
 
 
 class LessonPlanner:
-    """Plans lessons: one change of one ledger entry at a time. ``clock`` gives the seconds since the epoch."""
+    """Plans lessons: one change of one ledger entry at a time. ``clock`` gives the seconds since the epoch.
 
-    def __init__(self, scorer: Scorer, clock: Callable[[], float]) -> None:
+    ``own_model`` is the name of the model that they are for, empty for the common one.
+    """
+
+    def __init__(self, scorer: Scorer, clock: Callable[[], float], own_model: str = "") -> None:
         self._scorer = scorer
         self._clock = clock
+        self._own_model = own_model
 
     def plan(
         self, feedback: Feedback, entry: LedgerEntry | None, counts: MessageCounts, *, may_reinforce: bool
@@ -97,7 +101,9 @@ class LessonPlanner:
             return self._plan_label(feedback, before, entry)
         if entry is None or entry.is_automatic:
             label, kind = (label_of(class_name), kind_of(class_name)) if class_name else (None, "")
-            return FeedbackResult(FeedbackOutcome.UNKNOWN, label, check, check, kind=kind)
+            return FeedbackResult(
+                FeedbackOutcome.UNKNOWN, label, check, check, kind=kind, own_model=self._own_model
+            )
         if seen is not None:
             may_reinforce = (entry.column, entry.version) == (class_name, seen)
         contradiction = self._contradiction(check, entry, source)
@@ -106,7 +112,15 @@ class LessonPlanner:
             with suppress(CountsFull):
                 if planned := self.plan_reinforced(feedback, before, entry):
                     return planned
-        return FeedbackResult(FeedbackOutcome.ALREADY, entry.label, check, check, contradiction, kind=entry.kind)
+        return FeedbackResult(
+            FeedbackOutcome.ALREADY,
+            entry.label,
+            check,
+            check,
+            contradiction,
+            kind=entry.kind,
+            own_model=self._own_model,
+        )
 
     def result(self, planned: PlannedLesson, after: Check, source: FeedbackSource) -> FeedbackResult:
         """Return the result of a lesson that is made; ``after`` is the check of its message then."""
@@ -120,6 +134,7 @@ class LessonPlanner:
             was_automatic=planned.outcome is FeedbackOutcome.UNLEARNED and former is None,
             kind=planned.kind,
             former_class_name=former.column if former else None,
+            own_model=self._own_model,
         )
 
     def _contradiction(self, check: Check, entry: LedgerEntry, source: FeedbackSource) -> Contradiction | None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nbstream.policy.verdict import ModelState
 
 _SHOWN_CLUES = 3
+_MAX_NAME = 100
 _HASHES = "tokens that are stored as keyed hashes"
 _MOST_WEIGHT = "it has the most weight that one message may have"
 
@@ -49,14 +50,20 @@ def describe_lesson(lesson: FeedbackResult) -> str:
         case FeedbackOutcome.UNLEARNED:
             learned = "autolearned" if lesson.was_automatic else "learned"
             text = f"unlearned, was {learned} as {name}: {_describe_change(before, after)}"
-    return f"{text}{_describe_contradiction(lesson)}; {describe_known_messages(after.state)}"
+    return f"{text}{_describe_contradiction(lesson)}; {_describe_model(lesson)}"
 
 
 def describe_lessons(lessons: Sequence[FeedbackResult]) -> str:
     """Describe several lessons by counting them: ``2 learned, 1 already; ham 180/200 known``."""
     outcomes = Counter(str(lesson.outcome) for lesson in lessons)
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    return f"{counts}; {describe_known_messages(lessons[-1].after.state)}"
+    return f"{counts}; {_describe_model(lessons[-1])}"
+
+
+def _describe_model(lesson: FeedbackResult) -> str:
+    """Return how much the model knows that was taught, and its name if it is an own one."""
+    name = f"; model={lesson.own_model[:_MAX_NAME]}" if lesson.own_model else ""
+    return f"{describe_known_messages(lesson.after.state)}{name}"
 
 
 def describe_known_messages(state: ModelState) -> str:

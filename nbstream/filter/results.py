@@ -63,7 +63,8 @@ class FeedbackResult:
     others at the same moment are missing in it. Its verdict uses the state and the thresholds after the lesson.
     ``contradiction`` is None where ``after`` does not contradict the label. ``was_automatic`` says that no person
     had taught the message: what was taken back had been learned automatically. ``kind`` is the kind that was
-    learned or taken back, empty for none; ``former_class_name`` is what the message was before.
+    learned or taken back, empty for none; ``former_class_name`` is what the message was before. ``own_model`` is
+    the name of the own model that was taught, empty for the common one.
     """
 
     outcome: FeedbackOutcome
@@ -74,6 +75,7 @@ class FeedbackResult:
     was_automatic: bool = False
     kind: str = ""
     former_class_name: str | None = None
+    own_model: str = ""
 
     @property
     def class_name(self) -> str | None:

@@ -38,6 +38,10 @@ BEFORE, AFTER = check(0.41, Verdict.UNSURE), check(0.93, Verdict.SPAM)
             "learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known",
         ),
         (
+            FeedbackResult(FeedbackOutcome.LEARNED, "spam", BEFORE, AFTER, own_model="example.org/ann"),
+            "learned as spam: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known; model=example.org/ann",
+        ),
+        (
             FeedbackResult(FeedbackOutcome.RELEARNED, "spam", BEFORE, AFTER, former_class_name="ham"),
             "relearned as spam, was learned as ham: P 0.41 -> 0.93, was unsure, now spam; ham 180/200 known",
         ),
@@ -85,7 +89,9 @@ def test_the_line_is_printable_ascii_and_fits_into_a_reply(tokens: list[bytes], 
     contradiction = Contradiction(has_most_weight=True, wait_seconds=0.0)
 
     text = describe_lesson(
-        FeedbackResult(outcome, "ham", unsure, replace(unsure, verdict=Verdict.REJECT), contradiction)
+        FeedbackResult(
+            outcome, "ham", unsure, replace(unsure, verdict=Verdict.REJECT), contradiction, own_model="a" * 700
+        )
     )
 
     assert text.isascii()
