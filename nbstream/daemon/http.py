@@ -199,8 +199,9 @@ class _WebMaker:
                 find_rows=find_rows,
                 find_suspects=lookups.find_suspects,
                 class_names=lookups.class_names,
+                learned_by_class=lookups.learned_by_class,
             ),
-            UndoView(model, find_rows),
+            UndoView(model, find_rows, lookups.class_names),
             QuarantineView(quarantine, find_rows, self._runtime),
             ListsView(PREFIX, self._lists, lambda: self._runtime().sender_lists.configured),
         ]

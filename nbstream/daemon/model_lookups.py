@@ -13,6 +13,7 @@ import numpy as np
 from nbstream.bayes.counts import Totals
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.filter.filter import MessageRecord, find_message_record
+from nbstream.filter.message_counts import learned_by_class
 from nbstream.filter.suspects import find_suspects
 from nbstream.findings import Severity, note, ok, warning
 from nbstream.policy.autolearn import model_state
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 LEARNING = warning(
     "model.learned",
-    "Every verdict is unsure until {missing} more have been learned ({learned} so far).",
+    "Every verdict is unsure until the model has learned {missing} more ({learned} so far).",
     "Train it with old mail: nbstream learn spam FOLDER and nbstream learn ham FOLDER, or from an IMAP server "
     "nbstream learn spam --imap imaps://USER@HOST/Junk.",
 )
@@ -50,7 +51,7 @@ TOKENS_FULL = note(
 )
 BUDGET_LEARNING = warning(
     "model.budget",
-    "The budget of {rate:g} is not guaranteed yet: {missing:,} more labelled ham messages are needed.",
+    "The budget of {rate:g} is not guaranteed yet: it needs {missing:,} more labelled ham.",
     "Label all ham. Until then a fixed threshold is used.",
 )
 BUDGET_BIASED = warning(
@@ -173,6 +174,11 @@ class ModelLookups:
     def class_names(self) -> Sequence[str]:
         """Return the classes that can be taught now."""
         return self.policy().class_names
+
+    async def learned_by_class(self) -> Mapping[str, int]:
+        """Return how many messages each class has learned; nothing without kinds, or before they are loaded."""
+        kinds = self.policy().kinds if self.model_state() else ()
+        return await learned_by_class(self.parts.counts, kinds) if kinds else {}
 
     def autolearned(self) -> Mapping[str, int] | None:
         """Return how many messages of each class were learned without people; None where none are to be."""

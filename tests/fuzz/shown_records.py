@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, cast
 
 from nbstream.bayes.columns import CLASSES
@@ -76,6 +77,7 @@ def show_changes(changes: Sequence[HistoryChange], request: PageRequest | None =
             find_rows=_find_nothing,
             find_suspects=_suspect_all,
             class_names=lambda: CLASSES,
+            learned_by_class=partial(_find_nothing, None),
             clock=lambda: TIME,
         ),
         request or PageRequest(SESSION),

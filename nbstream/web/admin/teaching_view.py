@@ -16,7 +16,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from nbstream.bayes.columns import CLASSES
 from nbstream.filter.suspects import describe_suspects
 from nbstream.mail.visible_text import visible_text
 from nbstream.policy.verdict import Verdict
@@ -68,8 +67,6 @@ class ChangeSelection:
             until = parse_moment(self.until, now) if self.until else None
         except ValueError as error:
             raise PageRefused(400, visible_text(str(error))) from error  # it has what was written
-        if self.label not in {"", *CLASSES}:
-            raise PageRefused(400, f"label must be one of {', '.join(CLASSES)}")
         return HistorySelection(
             since,
             until,
@@ -200,7 +197,7 @@ class TeachingView(View):
     ``model_state`` returns None before the counts are loaded, and ``autolearned`` how many messages of each class
     were learned without people, None where none are. ``find_suspects`` returns those of some messages by their ids
     whose label may be wrong, and raises ``StoreUnavailable``. ``class_names`` returns the classes that can be
-    taught.
+    taught, and ``learned_by_class`` how many messages each has learned, where ham is of several kinds.
     """
 
     navigation = ("/ui/teaching", "Teaching")
@@ -214,6 +211,7 @@ class TeachingView(View):
         find_rows: FindRows,
         find_suspects: Callable[[Iterable[str]], Awaitable[Sequence[Suspect]]],
         class_names: Callable[[], Sequence[str]],
+        learned_by_class: Callable[[], Awaitable[Mapping[str, int]]],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._changes = changes
@@ -222,6 +220,7 @@ class TeachingView(View):
         self._find_rows = find_rows
         self._find_suspects = find_suspects
         self._class_names = class_names
+        self._learned_by_class = learned_by_class
         self._clock = clock
         self._suspects: tuple[object, Sequence[Suspect]] | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -260,6 +259,7 @@ class TeachingView(View):
                 "suspects": suspects,
                 "suspects_described": describe_suspects(suspects, "taught as"),
                 "class_names": self._class_names(),
+                "by_class": await self._learned_by_class(),
                 "max_listed": MAX_LISTED,
                 "state": self._model_state(),
                 "autolearned": self._autolearned(),

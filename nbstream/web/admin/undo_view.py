@@ -48,16 +48,18 @@ _Changes: TypeAlias = "Mapping[str, Sequence[UndoableChange]]"
 
 
 class UndoView(View):
-    """Shows what an undo would do, and does it."""
+    """Shows what an undo would do, and does it. ``class_names`` returns the classes that can be taught."""
 
     def __init__(
         self,
         model: Model,
         find_rows: FindRows,
+        class_names: Callable[[], Sequence[str]],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._model = model
         self._find_rows = find_rows
+        self._class_names = class_names
         self._clock = clock
         self._one_preview = asyncio.Lock()
         self._one_undo = asyncio.Lock()
@@ -71,7 +73,12 @@ class UndoView(View):
 
     async def _preview(self, request: PageRequest) -> Answer:
         wanted = ChangeSelection.from_fields(request.query)
-        values: dict[str, object] = {"wanted": wanted, "problem": "", "outcomes": None}
+        values: dict[str, object] = {
+            "wanted": wanted,
+            "class_names": self._class_names(),
+            "problem": "",
+            "outcomes": None,
+        }
         if wanted.since or wanted.id:
             try:
                 values |= await self._preview_values(wanted)

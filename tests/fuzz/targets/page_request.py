@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from nbstream.bayes.columns import CLASSES
 from nbstream.policy.envelope import RememberedEnvelope
 from nbstream.store.recent.message_rows import MessageRow
 from nbstream.web.admin.teaching_view import ChangeSelection
@@ -45,7 +46,7 @@ def _check_pages(request: PageRequest, selection: ChangeSelection, text: str) ->
     )
     with suppress(PageRefused):
         show_changes((), request)
-    page = Page("admin/undo.html", {"wanted": selection, "problem": "", "outcomes": None})
+    page = Page("admin/undo.html", {"wanted": selection, "class_names": CLASSES, "problem": "", "outcomes": None})
     assert_own_elements(_renderer.render(page, request, path=text))
 
 

@@ -199,6 +199,7 @@ async def test_what_is_wrong_with_the_model_is_said_as_doctor_says_it(client: Re
         words = await process.words()
 
     assert (
-        "Every verdict is unsure until 2 spam and 3 ham more have been learned (0 ham and 0 spam so far)." in words
+        "Every verdict is unsure until the model has learned 2 spam and 3 ham more (0 ham and 0 spam so far)."
+        in words
     )
-    assert "The budget of 0.01 is not guaranteed yet: 299 more labelled ham messages are needed." in words
+    assert "The budget of 0.01 is not guaranteed yet: it needs 299 more labelled ham." in words

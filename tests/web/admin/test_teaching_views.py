@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from html import unescape
 
@@ -12,6 +12,7 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.daemon.config import Settings
+from nbstream.filter import learned_by_class
 from nbstream.filter.suspects import Suspect, find_suspects
 from nbstream.mail.message import Message
 from nbstream.policy.verdict import ModelState
@@ -69,6 +70,9 @@ async def site(client: Redis) -> AsyncIterator[Site]:
         sites[0].looked_at += 1
         return await find_suspects(model, spam_filter.parts.make_scorer(spam_filter.policy), message_keys)
 
+    async def by_class() -> Mapping[str, int]:
+        return await learned_by_class(model, ("ham", "newsletter"))
+
     find_rows = RowSearch(client, model.keys, 3600).rows
     views = (
         TeachingView(
@@ -78,8 +82,9 @@ async def site(client: Redis) -> AsyncIterator[Site]:
             find_rows=find_rows,
             find_suspects=suspects,
             class_names=lambda: ("ham", "newsletter", "spam"),
+            learned_by_class=by_class,
         ),
-        UndoView(model, find_rows),
+        UndoView(model, find_rows, lambda: ("ham", "newsletter", "spam")),
     )
     async with open_page(client, *views) as page:
         sites.append(Site(model, page))
@@ -134,6 +139,20 @@ async def test_who_taught_what_is_shown_and_filtered(site: Site, reader: Browser
     ]
     assert re.findall(r"(?:re)?learned \w+", in_list(of_ben)) == ["learned ham"]
     assert re.findall(r"(?:re)?learned \w+", in_list(from_smtp)) == ["learned spam"]
+
+
+async def test_kinds_of_ham_are_classes_too(site: Site, reader: Browser) -> None:
+    spam_filter = make_filter(site.model.client)
+    with_kinds = spam_filter.with_policy(replace(spam_filter.policy, kinds=("ham", "newsletter")))
+    await with_kinds.learn(LUNCH, "newsletter", "smtp", "ann")
+    await site.teach(PRIZE, "ham")
+
+    assert "By class: ham 1, newsletter 1, spam 0." in await seen(reader, "/ui/teaching")
+    for path in ("/ui/teaching?label=newsletter", "/ui/undo?since=1h&label=newsletter"):
+        shown = await seen(reader, path)
+        assert "learned newsletter" in shown
+        assert "learned ham" not in shown
+        assert "any ham newsletter spam" in shown
 
 
 async def test_the_list_goes_on_page_by_page(site: Site, reader: Browser) -> None:
