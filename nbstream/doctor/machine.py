@@ -34,20 +34,20 @@ DISK_SHORT = warning("machine.disk", "The disk of {folder} has {free} left.", "F
 DISK = ok("machine.disk", "The disk of {folder} has {free} left.")
 SPOOL_LATE = warning(
     "machine.spool",
-    "{count} reported messages are waiting to be learned, the oldest for {minutes:.0f} minutes.",
+    "Reported messages wait to be learned ({count}), the oldest for {minutes:.0f} min.",
     "See the findings about Redis and the daemon's log: they are learned when Redis accepts lessons again.",
 )
 SPOOL_WITHOUT_LISTENER = warning(
     "machine.spool",
-    "{count} reported messages are waiting to be learned, but listeners.dovecot is off.",
+    "Reported messages wait to be learned ({count}), but listeners.dovecot is off.",
     "Enable listeners.dovecot until none is left.",
 )
 SPOOL_FAILED = warning(
     "machine.spool",
-    "{count} reported messages could not be learned and are in {folder}.",
+    "Reported messages could not be learned and are in {folder} ({count}).",
     "Inspect them, teach them with nbstream learn, and remove them: after {limit} of them the spool stops.",
 )
-SPOOL = ok("machine.spool", "{count} reported messages are waiting to be learned.")
+SPOOL = ok("machine.spool", "Reported messages that wait to be learned: {count}.")
 
 _FULL_BYTES = 100 << 20
 _SHORT_BYTES = 1 << 30

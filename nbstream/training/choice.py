@@ -247,7 +247,8 @@ def _describe_class(label: str, chosen: Sequence[MessagePlace]) -> str:
     arrived = [candidate.arrived for candidate in chosen if candidate.arrived > 0]
     span = f", from {_day(min(arrived))} to {_day(max(arrived))}" if arrived else ""
     few = f"; a model needs {_FEW} of each class" if len(chosen) < _FEW else ""
-    return f"{label}: {len(chosen)} messages of {accounts} accounts{span}{few}"
+    messages = f"{len(chosen)} message{'s' * (len(chosen) > 1)} of {accounts} account{'s' * (accounts > 1)}"
+    return f"{label}: {messages}{span}{few}"
 
 
 def _day(moment: float) -> str:

@@ -49,8 +49,8 @@ async def test_reported_messages_that_wait_or_were_set_aside(tmp_path: Path) -> 
 
     found = list(examine_spool(make_site(old, listener)))
 
-    assert "10 minutes" in the(found, machine.SPOOL_LATE).what
-    assert "1 reported" in the(found, machine.SPOOL_FAILED).what
+    assert "10 min" in the(found, machine.SPOOL_LATE).what
+    assert "(1)" in the(found, machine.SPOOL_FAILED).what
 
 
 async def test_a_state_file_that_cannot_be_used_is_a_finding_with_the_remedy(tmp_path: Path) -> None:

@@ -74,12 +74,15 @@ def test_users_are_told_of_what_was_quarantined(daemon: DaemonProcess, mail_serv
     stranger = command("digest", "c@free.example", "-c", daemon.config)
     one = command("digest", "--send", "a@held.example", "-c", daemon.config)
     all_others = command("digest", "--send", "-c", daemon.config)
+    nobody = command("digest", "--send", "-c", daemon.config)
 
     assert shown.stdout.startswith("From: filter@held.example\nTo: a@held.example\nSubject: 1 message to you in")
     assert "Subject:  free prize ␛]0;x␇\n" in shown.stdout
     assert "<!doctype html>" in page.stdout
     assert (stranger.returncode, "gets no digest" in stranger.stderr) == (66, True)
     assert [one.stdout, all_others.stdout] == ["1 sent, 0 refused, 0 deferred\n"] * 2
+    assert (nobody.returncode, nobody.stdout) == (0, "0 sent, 0 refused, 0 deferred\n")
+    assert "nothing new is quarantined" in nobody.stderr
     mails = {mail.recipients[0]: mail for mail in mail_server.received}
     assert sorted(mails) == ["a@held.example", "b@held.example"]
     mail = email.message_from_bytes(mails["b@held.example"].content, policy=email.policy.default)

@@ -42,8 +42,8 @@ def test_it_says_how_many_of_each_class_and_when_the_server_received_them(tmp_pa
 
     assert list(plan.lines()) == [
         "accounts: 1, messages: 67",
-        "ham: 50 messages of 1 accounts, from 2019-03-04 to 2019-03-04",
-        "spam: 7 messages of 1 accounts, from 2026-11-21 to 2026-11-21; a model needs 50 of each class",
+        "ham: 50 messages of 1 account, from 2019-03-04 to 2019-03-04",
+        "spam: 7 messages of 1 account, from 2026-11-21 to 2026-11-21; a model needs 50 of each class",
         "an account gives at most 50 of a class, the newest",
         "left out: 10 older ones of accounts with very many",
     ]

@@ -19,7 +19,7 @@ from nbstream.daemon.assembly.policy import make_own_model_names
 from nbstream.daemon.assembly.store import open_running_redis
 from nbstream.errors import ConfigError, InputError
 from nbstream.store.recent.message_rows import normalize_address
-from nbstream.terminal import printable
+from nbstream.terminal import print_error, printable
 from nbstream.web.users.digests import DigestOutcome
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ async def run(options: argparse.Namespace, output: Output) -> int | None:
         finally:
             await parts.next_hop.close()
             parts.state.close()
+    if not outcomes:
+        print_error("nothing new is quarantined, up to a minute ago, for anybody who gets a digest and wants it")
     output.show(", ".join(f"{outcomes.get(outcome, 0)} {outcome}" for outcome in DigestOutcome))
     if outcomes.get(DigestOutcome.DEFERRED):
         return EX_TEMPFAIL

@@ -75,13 +75,13 @@ async def _forget_user(settings: Settings, options: argparse.Namespace, output: 
             left = sum([step.count async for step in erasure.steps(options.user, erase=False)])
     state.close()
     lines = [f"{step.count:8}  {step.subject}" for step in erased]
-    found = f"{left} are there" if left else "nothing of the user is left"
+    found = f"found {left}" if left else "nothing of the user is left"
     lines.append(f"erased; looked again: {found}" if options.yes else "nothing was changed; --yes erases it")
     members = {"done": options.yes, "erased": {step.subject: step.count for step in erased}, "left": left}
     output.show(lines, members)
     if not options.json:
         waiting = len(Quarantine(settings.quarantine_folder).messages())
-        note = f"; the quarantine has {waiting} messages of all users: nbstream quarantine list" if waiting else ""
+        note = f"; the quarantine has mail of all users ({waiting}): nbstream quarantine list" if waiting else ""
         print_note(f"nbstream: mail stays where it is, and so do the log and backups{note}")
     if left:
         print_error("something of the user has come in meanwhile: run the command again")

@@ -184,7 +184,7 @@ def _describe_model(members: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"         nbstream explain {recent['unlike_ids'][0]}"
     if members["own_models"]:
-        yield f"own      {members['own_models']} own models of users and domains; nbstream model list"
+        yield f"own      models of users and domains: {members['own_models']}; nbstream model list"
     if members["correspondents"]:
         yield f"known    whom users wrote to, by {members['correspondents']} of their messages"
     if members["autolearn"] or any(members["autolearned"].values()):

@@ -19,8 +19,7 @@ from typing import IO, TYPE_CHECKING
 
 from tqdm import tqdm
 
-from nbstream.bayes.columns import CLASSES
-from nbstream.cli.commands.model import find_own_model
+from nbstream.cli.commands.model import describe_totals, find_own_model
 from nbstream.cli.message_files import STANDARD_INPUT
 from nbstream.daemon import config
 from nbstream.daemon.assembly.filter import key_fingerprint
@@ -90,9 +89,8 @@ async def _write_model(model: Model, name: str, stream: IO[bytes], following: in
             bar.update(len(record.counts) if isinstance(record, archive.CountsRecord) else 1)
     writer.finish()
     totals = await model.totals()
-    meanwhile = f", {snapshot.learned_meanwhile} changes while it was read" if snapshot.learned_meanwhile else ""
-    contents = f"{sum(totals.messages)} messages, {totals.vocabulary_size} tokens"
-    return f"{model.keys.log_name}: {contents}{meanwhile}"
+    meanwhile = f", changes while it was read: {snapshot.learned_meanwhile}" if snapshot.learned_meanwhile else ""
+    return f"{model.keys.log_name}: {describe_totals(totals)}{meanwhile}"
 
 
 async def _import(settings: Settings, client: Redis, options: argparse.Namespace, output: Output) -> None:
@@ -122,9 +120,7 @@ async def _import(settings: Settings, client: Redis, options: argparse.Namespace
 
             await import_archive(reader, open_model, advance, _list_own_model)
     for model in imported:
-        totals = await model.totals()
-        learned = ", ".join(f"{count} {label}" for count, label in zip(totals.messages, CLASSES, strict=True))
-        output.show(f"imported {model.keys.log_name}: {learned}, {totals.vocabulary_size} tokens")
+        output.show(f"imported {model.keys.log_name}: {describe_totals(await model.totals())}")
 
 
 async def _list_own_model(model: Model) -> None:

@@ -27,7 +27,7 @@ STREAM_MISSING = problem(
 )
 DEAD_LETTERS = warning(
     "listener.stream",
-    "{count} stream entries were set aside in {key}.",
+    "Stream entries were set aside in {key} ({count}).",
     "Inspect them (XRANGE {key} - +), fix the cause, and add them to the stream again.",
 )
 STREAM_READ = ok("listener.stream", "The stream {key} is being read; {pending} entries are pending.")

@@ -78,7 +78,7 @@ def test_an_own_model_is_copied_through_a_file(site: Taught, prize: str, tmp_pat
     common = site.stored()
 
     out, _ = site("export", "--model", "example.org/ann", archive)
-    assert out.startswith("exported counts of example.org/ann: 1 messages, ")
+    assert out.startswith("exported counts of example.org/ann: 1 ham, 0 spam, ")
     out, _ = site("import", "--model", "example.org/bob", archive)
 
     assert out.startswith("imported counts of example.org/bob: 1 ham, 0 spam, ")
