@@ -6,8 +6,8 @@ them. A sentence says what was found; a remedy says what to do, and is empty if 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Severity(StrEnum):
@@ -27,8 +27,7 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One thing that was found. ``check`` is the dotted name of what was examined, such as ``redis.memory``.
 
     A kind of finding has ``{name}`` in its texts, where values stand once they are known. ``repeats`` are the

@@ -20,7 +20,7 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from operator import mul
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -138,8 +138,7 @@ class Calibration:
         return log_odds / (1 + self._options.young_model_messages / max(min(totals.messages), 1))
 
 
-@dataclass(frozen=True, slots=True)
-class _Posterior:
+class _Posterior(NamedTuple):
     """The pairs of temperature and bias that count, each with its probability.
 
     ``pairs`` has the shape (pairs, 3): the probability of each, its bias, and twice its temperature. ``packed``

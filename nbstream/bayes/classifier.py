@@ -49,8 +49,7 @@ if TYPE_CHECKING:
 # the derivation see docs/explanation/how-it-works.md, "Own models".
 
 
-@dataclass(frozen=True, slots=True)
-class PriorStrength:
+class PriorStrength(NamedTuple):
     """How many occurrences the level above counts as, for each token of an own model.
 
     They are ``occurrences``, and for a token that the common model has seen in both classes some more:

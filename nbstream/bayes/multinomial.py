@@ -9,8 +9,7 @@ number of classes and for occurrences see ``event_models.MultinomialNB``, which 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -76,8 +75,7 @@ It was chosen together with the lesson weights; see docs/experiments.md, "Lesson
 """
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCounts:
+class TokenCounts(NamedTuple):
     """The counts of a message's tokens, as the memory of this process has them now.
 
     ``rows`` has the shape (tokens, classes), in the order of ``Tokens.all``.

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.calibration import SCORE_BINS
@@ -77,8 +76,7 @@ def count_group_tokens(head: Sequence[bytes], rows: Sequence[NDArray[np.int64]])
     return GroupTokens(tuple(present), tuple(in_spam))
 
 
-@dataclass(frozen=True, slots=True)
-class Discount:
+class Discount(NamedTuple):
     """What a message loses that is unlike learned spam.
 
     ``log_odds`` are those that are left, in nats, of ``full_log_odds``. ``deviations`` is how far its novelty

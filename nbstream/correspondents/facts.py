@@ -18,8 +18,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -60,8 +59,7 @@ _LAST = (1 << 32) - 1
 _MAX_HEADER_BYTES = 32 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class SentFacts:
+class SentFacts(NamedTuple):
     """The hashes of what one message says: of its user, of its recipients, and of an answer to it."""
 
     at: int
@@ -180,7 +178,7 @@ class CorrespondentFacts:
 
         A message says itself when it was sent: what is ahead of the clock would be known for ever, and is of now.
         """
-        facts = replace(facts, at=min(facts.at, int(now)))
+        facts = facts._replace(at=min(facts.at, int(now)))
         senders = () if facts.at < now - SENDER_SECONDS else facts.senders
         answers = () if facts.at < now - ANSWER_SECONDS else facts.answers
         senders = tuple(fact for fact in senders if not _covers(self.senders.find(fact), facts.at))

@@ -7,9 +7,8 @@ nothing of whom a person knows. A Message-ID counts where a stranger cannot gues
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.mail.addresses import MAX_FIELD_BYTES, canonical_address, find_addresses
 from nbstream.policy.sender_lists import read_header
@@ -29,8 +28,7 @@ _MESSAGE_ID = re.compile(rb"<([!-;=?A-~]{%d,200}@[!-;=?-~]{1,200})>" % _MIN_LOCA
 _DATE_CHARACTERS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class SentMail:
+class SentMail(NamedTuple):
     """A message that ``user`` sent to ``recipients`` at a time (seconds since the epoch).
 
     ``message_id`` is empty where it has none that counts. Addresses are canonical.

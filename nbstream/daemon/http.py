@@ -7,7 +7,6 @@ the pages. It is imported where such a listener is made: in all commands, Jinja2
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -134,7 +133,7 @@ class _WebMaker:
         areas = [self._admin_area(health_check, lookups)]
         if user_page or context.settings.digest:
             areas.append(self._user_area(user_page, context.settings.digest))
-        limits = replace(context.message_service.limits, max_message_bytes=MAX_FORM_BYTES)
+        limits = context.message_service.limits._replace(max_message_bytes=MAX_FORM_BYTES)
         bodies = BodyReader(limits, context.message_service.bytes_in_flight, "a form")
         renderer = PageRenderer()
         address_of = self._address_of(user_page) if user_page else lambda _: None
@@ -205,8 +204,7 @@ class _WebMaker:
             QuarantineView(quarantine, find_rows, self._runtime),
             ListsView(PREFIX, self._lists, lambda: self._runtime().sender_lists.configured),
         ]
-        return replace(
-            ADMIN_AREA,
+        return ADMIN_AREA._replace(
             views=views,
             authenticator=AdminAuthenticator(self._logins, self._passwords),
             metrics=RequestMetrics.of_administrators(context.registry),
@@ -218,8 +216,7 @@ class _WebMaker:
         area = USER_AREA
         if digest:
             quarantine, metrics = self._quarantine(DIGEST_SOURCE), LinkMetrics(context.registry)
-            area = replace(
-                area,
+            area = area._replace(
                 languages=sorted(languages, key=lambda language: language != digest.language),
                 views=[LinkView(quarantine, self._preferences, self._link_keys, metrics)],
             )
@@ -246,8 +243,7 @@ class _WebMaker:
             counts=self._counts,
             address_of=address_of,
         )
-        return replace(
-            area,
+        return area._replace(
             views=[*area.views, *views],
             authenticator=authenticator,
             metrics=RequestMetrics.of_users(context.registry),

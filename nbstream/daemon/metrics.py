@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import platform
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import Counter, Gauge
 
@@ -87,8 +86,7 @@ class ProcessMetrics:
         self._policy_since.set(time.time())
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonMetrics:
+class DaemonMetrics(NamedTuple):
     """The observers of one process, and the registry that they count in."""
 
     registry: MetricsRegistry

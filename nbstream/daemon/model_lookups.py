@@ -5,8 +5,7 @@ Rules: the findings are pure, so that ``nbstream doctor`` and the page say the s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -121,8 +120,7 @@ def describe_counts(counts: Mapping[str, int]) -> str:
     return " and ".join(f"{count} {label}" for label, count in counts.items())
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLookups:
+class ModelLookups(NamedTuple):
     """The state of the model as clients see it; ``policy`` gives the policy in force."""
 
     settings: Settings

@@ -17,7 +17,7 @@ import socket
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nbstream.delivery.next_hop import DataReplies, SmtpPath, SmtpReply
 from nbstream.durable_files import make_folder, sync_folder
@@ -83,8 +83,7 @@ DISK_FULL_REPLY = SmtpReply(452, "4.3.1 Insufficient system storage")
 _delivery_numbers = itertools.count(1)  # one series for each process, as the format of Maildirs asks
 
 
-@dataclass(frozen=True, slots=True)
-class MaildirDraft:
+class MaildirDraft(NamedTuple):
     """A file that is to be written: first ``head`` with LF line ends, then ``content`` with CRLF line ends."""
 
     maildir: pathlib.Path

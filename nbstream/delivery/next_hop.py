@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 # The reply of an SMTP or LMTP server, and how it is written and read on the wire (RFC 5321 4.2).
 
@@ -21,8 +21,7 @@ _UNSAFE = re.compile(r"[^\x20-\x7e\n]")
 _LINE = re.compile(rb"([2-5][0-9]{2})(?:([ -])([^\n]*)|\r?)\n")
 
 
-@dataclass(frozen=True, slots=True)
-class SmtpReply:
+class SmtpReply(NamedTuple):
     """A reply: the three-digit code, and the text with its enhanced status code.
 
     A line feed parts the lines of the text.
@@ -120,8 +119,7 @@ class Envelope:
     recipients: tuple[SmtpPath, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DataReplies:
+class DataReplies(NamedTuple):
     """The final replies to a message: one for all of its recipients, or one for each of them in their order.
 
     SMTP and a Maildir give one for all, and LMTP gives one for each (RFC 2033 4.2). There is always one at least.

@@ -26,7 +26,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nbstream.delivery import maildir
 from nbstream.delivery.maildir import MaildirRoom
@@ -59,16 +59,14 @@ _USERS_OF_ALL = 8  # who fill the room of all: one user alone cannot
 _Key: TypeAlias = tuple[str, str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedFile:
+class IndexedFile(NamedTuple):
     """A file: the users that it waits for, and its bytes."""
 
     users: frozenset[str]
     file_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineUsage:
+class QuarantineUsage(NamedTuple):
     """The bytes of all files, and of those of the user who has most."""
 
     total: int = 0
@@ -234,8 +232,7 @@ class QuarantineNote:
     by_list: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineFile:
+class QuarantineFile(NamedTuple):
     """One file of the quarantine.
 
     ``at`` is when the message came, in seconds since 1970. ``in_doubt``: it may have been delivered already.

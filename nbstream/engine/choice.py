@@ -10,9 +10,8 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from nbstream.errors import ConfigError
 
@@ -72,8 +71,7 @@ ENVIRONMENT = "NBSTREAM_ENGINE"
 _REMEDY = "install nbstream again where cargo is found or from a wheel for this platform"
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(NamedTuple):
     """The engine of a process: ``native_library`` is None for Python.
 
     ``reason`` says why it is this one.

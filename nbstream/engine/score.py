@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,8 +33,7 @@ OwnLevel: TypeAlias = "tuple[NDArray[np.int64], tuple[float, float]]"
 """The counts of a message's tokens in an own model, and which count of ham and of spam is one occurrence."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreOptions:
+class ScoreOptions(NamedTuple):
     """How messages are scored by a model with these totals: ``tokens`` of ham and spam, and the ``vocabulary``.
 
     ``limits`` are how many tokens of each group vote for a class, at most. ``prior`` is the prior log-odds of spam

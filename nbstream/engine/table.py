@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ _CLASSES = 2
 _FAULT = -3
 
 
-@dataclass(frozen=True, slots=True)
-class TableUsage:
+class TableUsage(NamedTuple):
     """How many names have counts, the sums included, and the bytes of these names and of the memory in use."""
 
     names: int

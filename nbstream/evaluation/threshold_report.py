@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbstream.evaluation.measures import finite_or_none
 from nbstream.evaluation.tuning import score_classes
@@ -25,8 +24,7 @@ _BOLD, _PLAIN = "\033[1m", "\033[0m"
 _GAP = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """Cells under a title; in a narrow terminal the column with the highest ``rank`` is left out first."""
 
     rank: int
@@ -91,7 +89,7 @@ def members(tuning: TuningResult, model: str) -> dict[str, Any]:
         "others": [choice_members(choice, tuning.cost_ratio) for choice in tuning.others],
         "budgets": [choice_members(choice, tuning.cost_ratio) for choice in tuning.budgets],
         "fixed": [choice_members(choice, tuning.cost_ratio) for choice in tuning.fixed],
-        "histogram": [asdict(each) for each in score_classes(tuning.sample)],
+        "histogram": [each._asdict() for each in score_classes(tuning.sample)],
     }
 
 

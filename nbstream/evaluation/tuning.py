@@ -12,8 +12,7 @@ import math
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -41,8 +40,7 @@ _CLASS_EDGES = (0.0, 0.0001, 0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999, 
 _VERDICTS = (Verdict.HAM, Verdict.UNSURE, Verdict.SPAM, Verdict.REJECT)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledSample:
+class LabelledSample(NamedTuple):
     """The P(spam) of labelled messages: of all ham and of all spam, the lowest first.
 
     ``left_out`` is how many messages are no part of it, because they were labelled while the model was learning.
@@ -73,8 +71,7 @@ def _labelled_after(window: ScoreWindow, at: float) -> FloatArray:
     return np.delete(everything, np.searchsorted(everything, before) + equal_before)
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorCounts:
+class ErrorCounts(NamedTuple):
     """The numbers of ham and of spam, and how many of each would have had which verdict by some thresholds."""
 
     ham: int
@@ -106,8 +103,7 @@ class ErrorCounts:
         return self.ham_called_spam_rate().scaled(weight_of_ham) + self.spam_missed_rate()
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreClass:
+class ScoreClass(NamedTuple):
     """One class of a histogram: how many ham and spam have P(spam) from ``low`` on, and below ``high``.
 
     The last class also has those with a P(spam) of 1.
@@ -144,8 +140,7 @@ def count_errors(sample: LabelledSample, thresholds: Thresholds) -> ErrorCounts:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictChanges:
+class VerdictChanges(NamedTuple):
     """The changes of verdicts by other thresholds.
 
     ``messages`` is the size of the sample; ``counts`` has the number of messages by label, verdict before and
@@ -216,8 +211,7 @@ FIXED_THRESHOLDS = (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)
 _DEFAULT_COST_RATIO = 19.0
 
 
-@dataclass(frozen=True, slots=True)
-class ThresholdChoice:
+class ThresholdChoice(NamedTuple):
     """One set of thresholds, what it would have done, and what it changes compared with the present one.
 
     ``setting`` is the line of the configuration's ``verdict`` section that sets it.
@@ -235,8 +229,7 @@ class ThresholdChoice:
         return self.thresholds.spam
 
 
-@dataclass(frozen=True, slots=True)
-class TuningResult:
+class TuningResult(NamedTuple):
     """The stored prequential scores, and what each choice of thresholds would have made of them.
 
     ``cost_ratio`` is the cost of a lost ham, in missed spam. ``is_biased`` says that the ham of the sample is not

@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.bayes.columns import label_of
 from nbstream.bayes.lesson_weight import reinforced_weights
@@ -43,8 +43,7 @@ LessonMessage: TypeAlias = "Message | CheckedMessage | TokenizedMessage"
 """The message of a lesson: itself, what is remembered of its check, or its tokens."""
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledMessage:
+class LabelledMessage(NamedTuple):
     """A message and the class that it is learned into, ham, spam or a kind; None takes it back."""
 
     message: LessonMessage
@@ -240,8 +239,7 @@ class Filter:
         return taken, CheckSeconds(started - requested, time.perf_counter() - started)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRecord:
+class MessageRecord(NamedTuple):
     """The two explanations of a message, and what is stored of it.
 
     ``checked`` is the message as it was checked, ``entry`` the ledger entry that people made; a message that was

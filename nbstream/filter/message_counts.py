@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -118,8 +117,7 @@ _IN_ANY_CLASS = np.dtype(f"u{len(CLASSES)}")
 """The booleans of all classes as one number: numpy is slow over short rows, and takes twice as long by columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageCounts:
+class MessageCounts(NamedTuple):
     """The counts that matter for a message, at one moment, as people taught them.
 
     ``names`` begin with its tokens. ``rows`` has the counts of these names, shape (names, classes), and ``sums``
@@ -181,7 +179,7 @@ def counts_after_lesson(
     if new_entry:
         changed.add(new_entry.tokens, new_entry.label, new_entry.weight, new_entry.sums)
     rows, sums = changed.look_up(counts.names), changed.look_up(CHECK_SUMS)
-    return replace(counts, rows=rows, sums=sums, totals=changed.totals)
+    return counts._replace(rows=rows, sums=sums, totals=changed.totals)
 
 
 def _without_automatic(counts: MessageCounts, entry: LedgerEntry) -> MessageCounts:
@@ -193,7 +191,7 @@ def _without_automatic(counts: MessageCounts, entry: LedgerEntry) -> MessageCoun
     changed.set_counts(counts.names, automatic.rows)
     changed.set_totals(automatic.totals)
     changed.subtract(entry.tokens, entry.column, entry.weight)
-    return replace(counts, autolearned=TokenCounts(changed.look_up(counts.names), changed.totals))
+    return counts._replace(autolearned=TokenCounts(changed.look_up(counts.names), changed.totals))
 
 
 def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int) -> MessageCounts:
@@ -311,7 +309,7 @@ class KnownCounts:
         automatic, after = self._counts.autolearned, counts_after.autolearned
         if automatic and after and automatic.totals != after.totals:
             _as_items(automatic.rows)[rows.numbers] = _as_items(after.rows)
-            self._counts = replace(self._counts, autolearned=replace(automatic, totals=after.totals))
+            self._counts = self._counts._replace(autolearned=automatic._replace(totals=after.totals))
         self._counts = self._counts.with_counts(self._counts.rows, counts_after.sums, counts_after.totals)
 
     def end_step(self) -> None:
@@ -335,10 +333,10 @@ def _join_rows(known: MessageCounts, counts: MessageCounts) -> MessageCounts:
     """Return ``known``, of the moment of ``counts``, with the rows of these behind its own, on all levels."""
     rows, automatic = np.concatenate((known.rows, counts.rows)), counts.autolearned
     if automatic and known.autolearned:
-        automatic = replace(automatic, rows=np.concatenate((known.autolearned.rows, automatic.rows)))
+        automatic = automatic._replace(rows=np.concatenate((known.autolearned.rows, automatic.rows)))
     parents = tuple(map(_join_rows, known.parents, counts.parents))
     prequential_scores = counts.prequential_scores  # another object where the counts were loaded again
-    return replace(known, rows=rows, prequential_scores=prequential_scores, autolearned=automatic, parents=parents)
+    return known._replace(rows=rows, prequential_scores=prequential_scores, autolearned=automatic, parents=parents)
 
 
 def _rows_of(counts: MessageCounts, names: Sequence[bytes], row_numbers: NDArray[np.int64]) -> MessageCounts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,8 +41,7 @@ class CheckSeconds(NamedTuple):
         return {"wait": self.wait, "tokenize": self.tokenize, "score": self.score}
 
 
-@dataclass(frozen=True, slots=True)
-class Contradiction:
+class Contradiction(NamedTuple):
     """How a message can be reinforced whose verdict contradicts its label after a lesson.
 
     ``has_most_weight`` says that the message has the most weight that one message may have: then nobody can.
@@ -54,8 +52,7 @@ class Contradiction:
     wait_seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class FeedbackResult:
+class FeedbackResult(NamedTuple):
     """The result of one piece of feedback.
 
     ``before`` is the check of the message before the lesson, and ``after`` is its check after the lesson. The
@@ -83,8 +80,7 @@ class FeedbackResult:
         return self.kind or self.label
 
 
-@dataclass(frozen=True, slots=True)
-class FilterPolicy:
+class FilterPolicy(NamedTuple):
     """The policies of a filter, and how many messages of each class a model must learn before it decides."""
 
     default_policy: ThresholdPolicy

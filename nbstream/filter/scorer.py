@@ -107,7 +107,7 @@ class Scorer:
         if not self._own:
             return common
         levels = [common, *[await self._read_level(names, level) for level in self._own]]
-        return replace(levels[-1], parents=tuple(levels[:-1]))
+        return levels[-1]._replace(parents=tuple(levels[:-1]))
 
     async def _read_level(
         self, names: Sequence[bytes], source: CountSource, automatic: TokenCounts | None = None
@@ -355,8 +355,7 @@ def _counts_of_both(people: TokenCounts, automatic: TokenCounts, messages: tuple
     both = zip(people.totals.token_weights, automatic.totals.token_weights, strict=True)
     weights = tuple(a + b for a, b in both)
     vocabulary_size = people.totals.vocabulary_size + automatic.totals.vocabulary_size
-    return replace(
-        people,
+    return people._replace(
         rows=people.rows + automatic.rows[: len(people.rows)],
         totals=Totals(messages, weights, vocabulary_size),
     )

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import LedgerEntry
@@ -26,8 +25,7 @@ MIN_DOUBT = 0.95
 _BATCH = 64  # ledger entries that are read at once
 
 
-@dataclass(frozen=True, slots=True)
-class Suspect:
+class Suspect(NamedTuple):
     """A message with its label, and P(spam) without its own lesson."""
 
     message_key: str

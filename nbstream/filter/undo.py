@@ -15,9 +15,8 @@ other. The message that was changed last comes first, and within a message its n
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import UNDO_SOURCE, LessonNote
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from nbstream.store.model.model import Model
 
 
-@dataclass(frozen=True, slots=True)
-class UndoableChange:
+class UndoableChange(NamedTuple):
     """A change of a message; ``is_selected`` says whether it is to be undone."""
 
     change: HistoryChange
@@ -47,8 +45,7 @@ class UndoOutcome(StrEnum):
     STAYS = "stays"
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeOutcome:
+class ChangeOutcome(NamedTuple):
     """What became of one change of a message; ``why`` is empty where it needs no reason."""
 
     change: HistoryChange
@@ -56,8 +53,7 @@ class ChangeOutcome:
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UndoPlan:
+class UndoPlan(NamedTuple):
     """The selected changes of one message that are undone, and those that cannot be; both newest first."""
 
     reversible: tuple[HistoryChange, ...]
@@ -94,8 +90,7 @@ def _reason(version: str | None, other: HistoryChange | None) -> str:
     return "its ledger entry is not the one of the history"
 
 
-@dataclass(frozen=True, slots=True)
-class MessageUndo:
+class MessageUndo(NamedTuple):
     """The undo of one message: ``restored_entry`` replaces ``current_entry``; None is no entry.
 
     The assessments ``before`` and ``after`` are those in the history, because the message itself is not available

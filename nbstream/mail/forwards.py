@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nbstream.mail import header_fields, mime
 from nbstream.mail.addresses import canonical_address, find_addresses
@@ -43,8 +43,7 @@ _MAX_PARTS_PER_MESSAGE = 10
 _RESENT_FIELDS = frozenset({"resent-from", "resent-to", "resent-date", "resent-sender", "resent-message-id"})
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardedContent:
+class ForwardedContent(NamedTuple):
     """What a feedback mail contains.
 
     ``messages`` are raw messages (CRLF line ends), ``headers_only`` the headers of messages that are not contained

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from nbstream.mail import header_fields, mbox
 from nbstream.mail.encoded_words import decode_encoded_words
@@ -107,8 +107,7 @@ def _encoded_word(text: str) -> bytes:
     return b"=?utf-8?B?" + base64.b64encode(text.encode("utf-8", "replace")) + b"?="
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderEdits:
+class HeaderEdits(NamedTuple):
     """What changes in the header of a message.
 
     ``added`` are fields as (name, value), in the order in which they go on top. A line end in a value is a fold,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from nbstream.mail import header_fields
@@ -131,8 +131,7 @@ _DELIMITER_END = rb"(?:--)?\s*(?:\r\n|\Z)"
 _CONTENT_FIELDS = frozenset({"content-type", "content-disposition", "content-transfer-encoding"})
 
 
-@dataclass(frozen=True, slots=True)
-class MessageLimits:
+class MessageLimits(NamedTuple):
     """How much of a message is read: bytes, parts, and levels of the tree.
 
     ``look_bytes`` are read from the beginning. Of what is beyond them, an eighth of that is read from the end.

@@ -8,8 +8,7 @@ kept, and nothing else of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.mail import header_fields
 from nbstream.mail.encoded_words import decode_encoded_words
@@ -33,8 +32,7 @@ MAX_HEAD_BYTES = 32 * 1024
 _MAX_FIELD_BYTES = 16 * MAX_FIELD_LENGTH  # an encoded word of 75 bytes may have no more than 11 characters
 
 
-@dataclass(frozen=True, slots=True)
-class RememberedEnvelope:
+class RememberedEnvelope(NamedTuple):
     """The envelope of a checked message, and what was done with it.
 
     ``sender`` is None where it is not known, and empty for the null sender. ``recipients`` are at most
@@ -66,7 +64,7 @@ class RememberedEnvelope:
 
     def with_header(self, head: bytes) -> RememberedEnvelope:
         """Return the envelope with what the message says that begins with ``head``."""
-        return replace(self, subject=read_field(head, "subject"), header_from=read_field(head, "from"))
+        return self._replace(subject=read_field(head, "subject"), header_from=read_field(head, "from"))
 
 
 BuildEnvelope: TypeAlias = "Callable[[], RememberedEnvelope]"

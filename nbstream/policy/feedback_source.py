@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 COMMAND_SOURCE = "cli"
 """The source of what the commands teach."""
@@ -38,8 +38,7 @@ class Reinforcement(StrEnum):
     AT_ONCE = "at_once"
 
 
-@dataclass(frozen=True, slots=True)
-class FeedbackSource:
+class FeedbackSource(NamedTuple):
     """The way by which a label came, and who gave it.
 
     ``source`` is the kind of listener or command, such as ``smtp``, ``http`` or ``cli``. ``actor`` is a client's

@@ -242,7 +242,7 @@ class HeaderPolicy:
         """
         own = (self.headers.own_field, self._own_value(check, rule))
         if self.observes:
-            return replace(self.removal_edits, added=(own,))
+            return self.removal_edits._replace(added=(own,))
         fields, placeholders, edits = self._by_verdict[check.verdict]
         values = {name: _PLACEHOLDER_VALUES[name](check) for name in placeholders}
         values["model"] = self.model_name
@@ -263,7 +263,7 @@ class HeaderPolicy:
         kept = tuple(field for field in self.headers.fields if not field.shows_stars)
         released = replace(self, headers=self.headers.model_copy(update={"fields": kept, "clues": False}))
         edits = released.edits(check)
-        return replace(edits, removed_names=self.marks.names)
+        return edits._replace(removed_names=self.marks.names)
 
     def _own_value(self, check: Check, rule: str) -> str:
         # No name of an own model: a field is read by all recipients of its message.

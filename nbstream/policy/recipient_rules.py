@@ -62,8 +62,7 @@ class RecipientRule:
         return cls(name, position, policy, actions, pattern)
 
 
-@dataclass(frozen=True, slots=True)
-class RecipientRules:
+class RecipientRules(NamedTuple):
     """All rules in the order of the file, and the default: the top of the file."""
 
     default: RecipientRule
@@ -94,8 +93,7 @@ class RecipientRules:
         return self.default if position is None else self.rules[position]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyVerdict:
+class PolicyVerdict(NamedTuple):
     """The verdict of one policy on a message, with its reason and the thresholds that decided.
 
     ``listed`` is what a sender list says of the message. ``own_model`` names the own model that scored it, and is
@@ -123,8 +121,7 @@ class RecipientCase(NamedTuple):
     own_model: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RecipientDecision:
+class RecipientDecision(NamedTuple):
     """The verdict of a policy, the action that follows from it, and the rule that both belong to."""
 
     policy_verdict: PolicyVerdict

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.mail import header_fields
 from nbstream.mail.addresses import canonical_address, canonical_domain, read_from
@@ -54,8 +54,7 @@ class ListKind(StrEnum):
     BLOCK = "block"
 
 
-@dataclass(frozen=True, slots=True)
-class ListEntry:
+class ListEntry(NamedTuple):
     """An entry of a list; where people wrote it ``actor`` says who, and ``at`` when (seconds since the epoch)."""
 
     kind: ListKind
@@ -131,8 +130,7 @@ def _parents(domain: str) -> Iterator[str]:
         yield domain
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(NamedTuple):
     """Who sent a message, as far as its listener knows.
 
     ``address`` is the sender of the envelope: empty for the null sender, None where it is not known. ``client`` is

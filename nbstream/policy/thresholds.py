@@ -9,9 +9,8 @@ import math
 import re
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,8 +37,7 @@ _FLOAT_PATTERN = rb"[0-9]{1,20}(\.[0-9]{1,20})?(e[+-]?[0-9]{1,3})?"
 _PACKED_PATTERN = re.compile(_FLOAT_PATTERN + rb" [0-9A-Za-z_.-]{1,100} " + _FLOAT_PATTERN)
 
 
-@dataclass(frozen=True, slots=True)
-class PrequentialScore:
+class PrequentialScore(NamedTuple):
     """The P(spam) that one message had before its first label, ``at`` that time in seconds since the epoch."""
 
     at: float
@@ -221,8 +219,7 @@ _WRONG_SIDE_PROBABILITY = 0.5  # P(spam)
 _MIN_RIGHT_SHARE = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetGuarantee:
+class BudgetGuarantee(NamedTuple):
     """Whether a rate is guaranteed, and the P(spam) from which a message is called spam to keep it.
 
     ``threshold`` is None where nothing is guaranteed: ``ham_missing`` is the number of ham that are needed, or 0
@@ -289,8 +286,7 @@ def binomial_cumulative(n: int, rate: float, last: int) -> NDArray[np.float64]:
     return cumulative
 
 
-@dataclass(frozen=True, slots=True)
-class ThresholdPolicy:
+class ThresholdPolicy(NamedTuple):
     """The thresholds as the configuration has them; an infinite one is never reached.
 
     A ``reject`` of None refuses nothing. With ``max_false_positive_rate``, a rate above 0 and at most 1/2,

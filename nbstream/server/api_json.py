@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.filter.lesson_text import describe_lesson
@@ -40,8 +39,7 @@ TEXT_TYPE = "text/plain"
 _MESSAGE_ID = re.compile(r"[a-z2-7]{24}")
 
 
-@dataclass(frozen=True, slots=True)
-class HttpProblem:
+class HttpProblem(NamedTuple):
     """Why a request is refused, in words that a client may see (RFC 9457)."""
 
     status: int
@@ -53,8 +51,7 @@ class HttpProblem:
         return {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
 
 
-@dataclass(frozen=True, slots=True)
-class ModelStatus:
+class ModelStatus(NamedTuple):
     """The state of the model; ``lag_seconds`` is the time since the counts were last known to equal Redis."""
 
     name: str

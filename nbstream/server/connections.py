@@ -13,10 +13,9 @@ import re
 import socket
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from nbstream.server.sockets import BACKLOG
 
@@ -34,8 +33,7 @@ _MAX_USER_LENGTH = 100
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(NamedTuple):
     """A peer by its IP address; a text that is no address stands for one that is not known.
 
     ``address`` is None for a peer without one: it came over a unix socket or a stream, and the permissions of
@@ -71,8 +69,7 @@ def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address |
     return getattr(address, "ipv4_mapped", None) or address
 
 
-@dataclass(frozen=True, slots=True)
-class Teachers:
+class Teachers(NamedTuple):
     """The peers that may teach: those in one of ``networks``, and those without an address.
 
     Whoever may open a unix socket, or may write to a stream in Redis, was let in by its permissions. With

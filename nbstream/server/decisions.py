@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
 from nbstream.mail import header_fields
@@ -46,8 +46,7 @@ _MAX_RECEIVED = 50  # RFC 5321 6.3 asks for at least 100 hops; here a loop passe
 _RECEIVED_FIELD = re.compile(rb"(?i)\nreceived[ \t]*:")  # 2 µs for 2 kB; 11 with "^"
 
 
-@dataclass(frozen=True, slots=True)
-class DecidedRecipients:
+class DecidedRecipients(NamedTuple):
     """What happens to a message for some of its recipients.
 
     ``check`` has the verdict of their policy; it is None where the check failed and the message passes unmarked.
@@ -68,8 +67,7 @@ class DecidedRecipients:
         return self.check is not None and self.check.is_canary
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """A message with what happens to it.
 
     ``content`` is the message without the fields of ``removed_names``, which all that comes in loses. ``groups``
@@ -243,7 +241,7 @@ class Decider:
         redirected_from = group.recipients[0].address if is_redirected else ""
         edits = header_policy.edits(group_check, rule, redirected_from)
         if action.kind is ActionKind.QUARANTINE:  # it may be released as ham
-            edits = replace(edits, removed_names=header_policy.removed_from_incoming, subject_tag="")
+            edits = edits._replace(removed_names=header_policy.removed_from_incoming, subject_tag="")
         return DecidedRecipients(action, group.recipients, edits, group_check, rule, observed)
 
 

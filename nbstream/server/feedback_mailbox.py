@@ -13,9 +13,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import AsyncIterator, Collection
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.columns import label_of
 from nbstream.delivery.next_hop import SmtpReply
@@ -100,8 +99,7 @@ _LABEL_BY_REPORT_TYPE = {
 _ATTACH_ADVICE = "please forward it as an attachment"
 
 
-@dataclass(frozen=True, slots=True)
-class FeedbackContent:
+class FeedbackContent(NamedTuple):
     """What a feedback mail teaches: raw messages (CRLF line ends), or the id of one checked message."""
 
     messages: tuple[bytes, ...] = ()

@@ -7,13 +7,12 @@ without forged fields, decompressed, or with fields on top. What else is made of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nbstream.settings.values import ByteCount, Count, Section
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerLimits:
+class ListenerLimits(NamedTuple):
     """The limits of a message, of the connections, and of a client's time.
 
     ``idle_timeout_seconds`` is for the next bytes of a client, ``message_timeout_seconds`` for a whole message or

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.delivery import maildir, quarantine
 from nbstream.errors import InputError, NotReleased, RelayRefused, RelayUnavailable, ReleaseInDoubt
@@ -99,8 +99,7 @@ async def _send_recipients(transaction: Transaction, recipients: Sequence[SmtpPa
 # blocks or computes goes on in a thread.
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineReleaser:
+class QuarantineReleaser(NamedTuple):
     """Releases quarantined messages to ``next_hop``; ``learn_ham`` teaches that a message is ham."""
 
     learn_ham: Callable[[Message], Awaitable[FeedbackResult]]
@@ -161,8 +160,7 @@ _SHOWN_TYPES = frozenset({"text/plain", "text/html"})
 _TAG = re.compile(r"<[!/?a-zA-Z][^>]*")
 
 
-@dataclass(frozen=True, slots=True)
-class ShownText:
+class ShownText(NamedTuple):
     """The shown ``fields`` (name and decoded text, in their order) and the text of each part.
 
     ``is_cut``: the message has more text than the parts here, which have 20,000 characters at most.

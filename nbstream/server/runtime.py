@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.mail.addresses import canonical_address, parse_address
 from nbstream.policy.sender_lists import NO_LISTS, SenderLists
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 _NOBODY = Teachers()
 
 
-@dataclass(frozen=True, slots=True)
-class FeedbackAddresses:
+class FeedbackAddresses(NamedTuple):
     """The addresses at which mail is learned, by the names of the classes."""
 
     by_class: Mapping[str, str]

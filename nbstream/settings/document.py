@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nbstream.errors import ConfigError
 
@@ -35,8 +35,7 @@ _WORD = re.compile(rf"[A-Za-z0-9_-]{{1,{_MAX_SHOWN_CHARACTERS}}}")
 _URL_USER = re.compile(r"://.*@", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigProblem:
+class ConfigProblem(NamedTuple):
     """One problem: its key (empty for the whole file), its line from 1 on, and what to do about it."""
 
     key: KeyPath

@@ -30,9 +30,8 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.durable_files import replace_file
 from nbstream.errors import ConfigError, StoreIncompatible, StoreUnavailable
@@ -234,8 +233,7 @@ def _file_size(path: Path) -> int:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
-class ServerVersion:
+class ServerVersion(NamedTuple):
     """A server program: its family (``redis`` or ``valkey``) and its version."""
 
     server: str

@@ -17,7 +17,7 @@ import re
 import secrets
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbstream.store.redis_errors import readable_replies, store_errors
 
@@ -38,8 +38,7 @@ USER_ROLE = "user"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLogin:
+class StoredLogin(NamedTuple):
     """What a link or a session gives: a role, and a name for the history, until ``ends_at`` (Unix time).
 
     The name of a user (``USER_ROLE``) is their address. ``password_proof`` is that of the administrators' password

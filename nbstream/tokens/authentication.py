@@ -16,8 +16,7 @@ be read in two ways gives no domain, and a comment is set apart from a value by 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.tokens.unicode import only_known
 from nbstream.tokens.urls import parent_domains
@@ -58,8 +57,7 @@ _PROPERTY = re.compile(r"(?<= )([a-z][a-z0-9_.-]*)=")
 _DOMAIN = re.compile(r"[\w-]+(?:\.[\w-]+)++")
 
 
-@dataclass(frozen=True, slots=True)
-class AuthenticationResult:
+class AuthenticationResult(NamedTuple):
     """What a server found with one method: ``spf``, ``dkim`` and so on, with the result ``pass``, ``fail``, ....
 
     ``properties`` are those of the field, ``type.name``; all is in lower case.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from nbstream.server.http.access import Role
@@ -43,8 +42,7 @@ _MAX_TARGET_LENGTH = 500  # proxies refuse an answer with longer fields
 _TARGET = re.compile(r"(?![./])(?:[\w=&+~.-]|/(?![./]))*+(?:\?[\w./?=&%+~-]*)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Area:
+class Area(NamedTuple):
     """The paths of one scope, their session cookie, which is sent to these paths alone, and what is served there.
 
     All paths begin with ``prefix``, but for ``redirected``, which lead there. ``roles`` are those of stored logins

@@ -17,10 +17,9 @@ import heapq
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.delivery import quarantine
 from nbstream.errors import InputError, NbstreamError, NotReleased, RelayRefused, ReleaseInDoubt
@@ -57,8 +56,7 @@ UserOf: TypeAlias = Callable[[str], str]
 """Returns the address, normalized, of the user to whom mail for this address belongs."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantinedMail:
+class QuarantinedMail(NamedTuple):
     """All files of one message, the oldest first."""
 
     id: str
@@ -75,8 +73,7 @@ class QuarantinedMail:
         return any(file.in_doubt for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedMail:
+class ListedMail(NamedTuple):
     """A message in a list: ``sender`` and ``subject`` are what its header says, decoded.
 
     ``note`` is None where its file cannot be read, and then ``problem`` says why.
@@ -96,8 +93,7 @@ class MailOrder(StrEnum):
     LEAST_SPAM = "least-spam"
 
 
-@dataclass(frozen=True, slots=True)
-class MailQuery:
+class MailQuery(NamedTuple):
     """What is wanted of the list; addresses as ``normalize_address`` returns them, empty for any.
 
     ``cursor`` is the ``next_cursor`` of the page before, in the same order; anything else is the beginning.
@@ -122,8 +118,7 @@ class MailQuery:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class MailPage:
+class MailPage(NamedTuple):
     """Some messages of the quarantine in the order of the query, of ``total`` that wait.
 
     ``next_cursor`` is empty where no others follow. ``read_to`` is the time of the oldest message that was looked
@@ -150,8 +145,7 @@ class MailOutcome(StrEnum):
     """It cannot be done now, and can be tried again."""
 
 
-@dataclass(frozen=True, slots=True)
-class MailResult:
+class MailResult(NamedTuple):
     """What became of one message; ``text``, which may have words of the next hop, is for administrators."""
 
     id: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nbstream.server.http.access import Role
 
@@ -64,8 +64,7 @@ class Page:
     status: int = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(NamedTuple):
     """Another path, after a POST. ``flash`` is shown once, by the next page of the session."""
 
     path: str
@@ -87,8 +86,7 @@ class PageRefused(Exception):
 PageHandler: TypeAlias = Callable[[PageRequest], Awaitable[Answer]]
 
 
-@dataclass(frozen=True, slots=True)
-class PageRoute:
+class PageRoute(NamedTuple):
     """The handler of the requests with this method (GET or POST) to this path, which may end with ``{id}``.
 
     Every POST needs ``Role.TEACH``. ``is_open``: no login is needed; what the request has in it, such as a signed

@@ -75,7 +75,7 @@ async def test_with_implicit_ham_there_are_verdicts_where_people_teach_no_ham(cl
 async def test_what_a_sender_list_let_pass_is_no_implicit_ham(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
     message = await kept.checked(letters_of("ham", 1)[0])
-    listed = CheckedMessage.unpack(message.key, replace(message, is_listed=True).pack())
+    listed = CheckedMessage.unpack(message.key, message._replace(is_listed=True).pack())
 
     assert listed.is_listed
     assert listed.policy == message.policy
@@ -94,7 +94,7 @@ async def test_once_the_first_are_learned_mail_that_looks_like_spam_is_no_kept_h
 
 async def test_mail_that_a_verdict_sent_to_junk_was_not_kept(client: Redis) -> None:
     kept = await SpamOnlySite.open(client)
-    message = replace(await kept.checked(letters_of("ham", 1)[0]), verdict="spam")
+    message = (await kept.checked(letters_of("ham", 1)[0]))._replace(verdict="spam")
 
     assert not await kept.learner.learn(message)
     assert await stored(kept.site.model, automatic=True) == EMPTY

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import pytest
@@ -34,7 +33,7 @@ STEPS = st.lists(st.tuples(st.integers(0, len(MESSAGES) - 1), st.sampled_from([*
 
 def with_kinds(spam_filter: Filter) -> Filter:
     kinds = ("ham", "newsletter", "notification")
-    return spam_filter.with_policy(replace(spam_filter.policy, kinds=kinds))
+    return spam_filter.with_policy(spam_filter.policy._replace(kinds=kinds))
 
 
 def filter_of(client: Redis) -> Filter:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +169,7 @@ async def messages(batch: Sequence[Any]) -> AsyncIterator[Any]:
 
 async def test_while_the_verdict_agrees_or_the_model_learns_nothing_is_reinforced(client: Redis) -> None:
     site = Site(client)
-    learning = Filter(site.filter.parts, replace(site.filter.policy, min_learned={"spam": 1000, "ham": 1}))
+    learning = Filter(site.filter.parts, site.filter.policy._replace(min_learned={"spam": 1000, "ham": 1}))
     await teach_dispute(site.filter)
     site.clock.now += REINFORCEMENT_PAUSE_SECONDS
 

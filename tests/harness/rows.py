@@ -24,7 +24,7 @@ def envelope(
     recipients: Sequence[str] = ("bob@y.example",),
     subject: str | None = "hello",
 ) -> RememberedEnvelope:
-    return replace(RememberedEnvelope.of("smtp", sender, recipients, "pass"), subject=subject)
+    return RememberedEnvelope.of("smtp", sender, recipients, "pass")._replace(subject=subject)
 
 
 def message_id(number: int) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from nbstream.daemon.assembly.filter import key_fingerprint
@@ -32,8 +32,7 @@ DAY_SECONDS = 86_400
 _OWN_PREQUENTIAL_SCORES = 1000  # of each class: budgets are those of the common model
 
 
-@dataclass(frozen=True, slots=True)
-class RedisClients:
+class RedisClients(NamedTuple):
     """A client to work with, one that waits for the change stream, and ``embedded`` where that is the server.
 
     Both clients lead to the same server.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nbstream.bayes.counts import NO_CHANGE
 from nbstream.errors import StoreUnavailable
@@ -204,8 +204,7 @@ _TOKEN_BYTES = 90  # of a name and a count in Redis; a message is its ledger ent
 _MESSAGE_BYTES = 2_500
 
 
-@dataclass(frozen=True, slots=True)
-class ListedModel:
+class ListedModel(NamedTuple):
     """An own model: when it was last used (seconds since the epoch), and what it knows.
 
     ``bytes_stored`` is about what it takes in Redis.

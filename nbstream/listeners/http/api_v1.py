@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import web
 
@@ -43,8 +42,7 @@ def openapi_document(version: str, class_names: Sequence[str] = CLASSES) -> dict
     return document
 
 
-@dataclass(frozen=True, slots=True)
-class ApiLookups:
+class ApiLookups(NamedTuple):
     """What the API answers besides checks and lessons.
 
     ``model_status`` returns None before the counts are loaded, ``message_record`` what is known of a message by

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nbstream.delivery.next_hop import SmtpReply
@@ -152,7 +152,7 @@ class MilterAnswers:
         client = Peer(sender.client)
         # Of an authenticated user the mail server knows who it is; any other client may be a stranger.
         must_be_known = self._teachers.checks_forwarded or not sender.user
-        if not replace(self._teachers, checks_forwarded=must_be_known).may_teach_for(peer, client):
+        if not self._teachers._replace(checks_forwarded=must_be_known).may_teach_for(peer, client):
             return refusal(self._feedback.refuse(label, self._name, client))
         actor = actor_of_user(sender.user) if sender.user else sender.client
         reply = await self._feedback.learn(content, label, self._name, actor, sender.user)

@@ -12,8 +12,7 @@ import logging
 import math
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from aiohttp import HttpVersion11, web
 
@@ -232,16 +231,14 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 RequestHandler = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
-@dataclass(frozen=True, slots=True)
-class HealthStatus:
+class HealthStatus(NamedTuple):
     """Whether mail can be scored and relayed, and what is degraded, with the reason by name."""
 
     ready: bool
     degraded: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(NamedTuple):
     """The handler of the requests with this method to this path, as ``RouteTable`` says.
 
     ``role`` is what a request needs the right to; None for nothing.

@@ -15,8 +15,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis import exceptions
 from redis.asyncio import Connection
@@ -35,8 +34,7 @@ _MAX_NODE_SECONDS = 1.0
 _MAX_KNOWN_NODES = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(NamedTuple):
     """Where the primary is, by the decision number ``epoch``."""
 
     epoch: int
@@ -122,8 +120,7 @@ class ClusterLocator(PrimaryLocator):
         return _Answer(owners[0].epoch, owners[0].address) if owners else None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterNode:
+class ClusterNode(NamedTuple):
     """One line of CLUSTER NODES.
 
     ``slots`` are pairs of the first and the last slot of a range; ``moving_slots`` are on their way from or to the

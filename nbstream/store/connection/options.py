@@ -11,7 +11,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from redis.asyncio import SSLConnection
 
@@ -25,8 +25,7 @@ NodeAddress: TypeAlias = tuple[str, int]
 """Host and port of a server."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
+class TlsOptions(NamedTuple):
     """The files of TLS: certificate authorities (None: those of the system), and a certificate with its key."""
 
     ca_file: str | None = None
@@ -39,16 +38,14 @@ class TlsOptions:
         return {name: value for name, value in given.items() if value is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class SentinelNodes:
+class SentinelNodes(NamedTuple):
     """The Sentinels that know where the primary ``service`` is."""
 
     addresses: tuple[NodeAddress, ...]
     service: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterNodes:
+class ClusterNodes(NamedTuple):
     """Some nodes of a cluster."""
 
     addresses: tuple[NodeAddress, ...]

@@ -21,8 +21,7 @@ the write, still loses it unless all replicas are waited for.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from redis.exceptions import ResponseError
 
@@ -45,8 +44,7 @@ CommitResult: TypeAlias = "bytes | LedgerConflict | StoreUnavailable | StoreInco
 """What became of one of several lessons: its change, what the ledger holds instead, or why it failed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaWaitOptions:
+class ReplicaWaitOptions(NamedTuple):
     """How many replicas must have a lesson before it is acknowledged (0: none), and how long that may take.
 
     ``timeout_seconds`` has to be shorter than the deadline of a command.

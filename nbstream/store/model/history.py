@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nbstream.bayes.columns import is_automatic, kind_of, label_of
 from nbstream.errors import StoreIncompatible
@@ -40,8 +40,7 @@ _SEARCHED_RECORDS = 1000  # for one message: of all the newest ones, and of thos
 _CHANGE_MILLISECONDS = 2000  # a record is written after the change it describes, by the same script
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(NamedTuple):
     """P(spam) of a message and its verdict, at some moment."""
 
     probability: float
@@ -61,8 +60,7 @@ class Assessment:
         return cls(probability, verdict)
 
 
-@dataclass(frozen=True, slots=True)
-class LessonNote:
+class LessonNote(NamedTuple):
     """Who changed something through which listener or command, and the message's check before and after.
 
     ``after`` is computed from the counts before the change and the change itself, without lessons of others at the

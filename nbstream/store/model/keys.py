@@ -8,6 +8,7 @@ totals.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nbstream.bayes.columns import CLASSES
 
@@ -179,8 +180,7 @@ MAX_HISTORY_RECORDS = 100_000
 """About how many records the history keeps: 150 bytes each, and another 2 kB where an entry was replaced."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetentionLimits:
+class RetentionLimits(NamedTuple):
     """How much a model keeps.
 
     About how many changes stay in the change stream and how many records in the history, how many prequential

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import zstandard
 
@@ -129,8 +129,7 @@ def entry_of_people(entry: LedgerEntry | None) -> LedgerEntry | None:
     return None if entry and entry.is_automatic else entry
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerConflict:
+class LedgerConflict(NamedTuple):
     """What the ledger holds where it is not the entry that a lesson was to replace; None is no entry."""
 
     entry: LedgerEntry | None

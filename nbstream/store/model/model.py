@@ -14,9 +14,8 @@ are removed however the measurement ends, unless a signal kills the process.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -47,8 +46,7 @@ _LEDGER_BATCH = 200  # entries: some 240 kB
 _NO_REPLICA_WAIT = ReplicaWaitOptions()
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPosition:
+class ModelPosition(NamedTuple):
     """The last change, and the totals of what people taught and of what was learned without them."""
 
     change: ChangePosition
@@ -56,8 +54,7 @@ class ModelPosition:
     automatic: Totals
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(NamedTuple):
     """The stream id of the change, and the number of tokens that were removed or whose counts below zero were."""
 
     change: bytes

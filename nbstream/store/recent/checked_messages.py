@@ -22,7 +22,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
@@ -62,8 +62,7 @@ _READ_COUNT = 100
 _LISTED, _DISCOUNTED = b"list", b"unlike"
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedMessage:
+class CheckedMessage(NamedTuple):
     """A message by its key (the ``id`` in its verdict header), with its tokens, probability and verdict.
 
     ``policy`` is the name of the rule that decided. ``is_listed``: a sender list decided the verdict.

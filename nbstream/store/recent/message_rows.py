@@ -69,8 +69,7 @@ class OutcomeKind(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
-class QuarantineOutcome:
+class QuarantineOutcome(NamedTuple):
     """What became of a message in the quarantine, when (seconds since the epoch), and who wanted it."""
 
     kind: OutcomeKind
@@ -290,8 +289,7 @@ class RowFilter:
         return math.inf if self.until is None else self.until
 
 
-@dataclass(frozen=True, slots=True)
-class RowPage:
+class RowPage(NamedTuple):
     """Some rows, the newest first.
 
     ``next_position`` is where the search goes on to older ones, None where it has come to the end. With ``is_cut``

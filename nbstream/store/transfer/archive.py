@@ -28,8 +28,7 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 from nbstream import __version__
 from nbstream.bayes.calibration import SCORE_BINS
@@ -71,8 +70,7 @@ class _InvalidRecord(ValueError):
     """A record that no model has; the text says why, and has nothing of the file in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveHeader:
+class ArchiveHeader(NamedTuple):
     """The first line of an archive.
 
     ``nbstream`` is the version of the program that wrote the file, ``signature`` that of the model. ``model`` is
@@ -85,16 +83,14 @@ class ArchiveHeader:
     nbstream: str = __version__
 
 
-@dataclass(frozen=True, slots=True)
-class CountsRecord:
+class CountsRecord(NamedTuple):
     """Counts of some tokens and sums in one column."""
 
     column: str
     counts: Mapping[bytes, int]
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerRecord:
+class LedgerRecord(NamedTuple):
     """A message's ledger entry as the fields of its Redis hash; without fields the message has no entry.
 
     ``milliseconds`` is the lifetime that the entry has left, -1 for an entry that does not expire.
@@ -105,8 +101,7 @@ class LedgerRecord:
     milliseconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class TotalsRecord:
+class TotalsRecord(NamedTuple):
     """The fields of the Redis hash of totals."""
 
     fields: Mapping[bytes, int]

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
@@ -82,8 +81,7 @@ _MIN_BAR = 0.15  # a smaller bar is not seen
 _TITLE = "How the clues added up to P(spam). The table of clues says the same in numbers."
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A bar from ``start`` to ``end``, both in nats; ``label`` may be a text that others wrote.
 
     ``kind`` is its class: prior, clue, rest (all that has no bar of its own) or score (the sum).

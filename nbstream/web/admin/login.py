@@ -5,8 +5,7 @@ Rules: wrong passwords are limited as at the APIs. Links are not: nobody can gue
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.server.http.access import TooManyFailures
 from nbstream.web.areas import Identity
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 _MAX_NAME_LENGTH = 100
 
 
-@dataclass(frozen=True, slots=True)
-class AdminAuthenticator:
+class AdminAuthenticator(NamedTuple):
     """Uses up links, and compares passwords. See ``Authenticator``."""
 
     store: PageSessionStore

@@ -10,9 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
 from nbstream.errors import StoreUnavailable
@@ -43,8 +42,7 @@ _MAX_SUBJECT_LENGTH = 200
 _FILTERS = ("id", "verdict", "sender", "recipient", "subject", "since", "until", "action", "policy")
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
+class _Query(NamedTuple):
     """What the query of a request asks for, and what of it cannot be understood (texts for the reader)."""
 
     wanted: RowFilter

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
 from nbstream.filter.suspects import describe_suspects
@@ -114,8 +114,7 @@ class Teacher:
         return self.learned.total() + self.taken_back
 
 
-@dataclass(frozen=True, slots=True)
-class TeachingSummary:
+class TeachingSummary(NamedTuple):
     """What the last changes come to.
 
     ``teachers`` begins with who taught most. ``taught`` has the newest lesson of each message taught last.

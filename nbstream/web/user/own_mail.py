@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.bayes.clues import TokenClues
 from nbstream.errors import StoreIncompatible
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from nbstream.web.quarantine import UserOf
 
 
-@dataclass(frozen=True, slots=True)
-class OwnMessage:
+class OwnMessage(NamedTuple):
     """A message of a user. ``sender`` and ``subject`` are what its header says, decoded; None where nobody knows.
 
     ``verdict`` is None where it was another's, and cannot be found out again. ``label`` is what the user has

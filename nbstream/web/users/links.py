@@ -14,9 +14,8 @@ import hashlib
 import hmac
 import secrets
 import struct
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.errors import StoreUnavailable
 from nbstream.store.redis_errors import store_errors
@@ -48,8 +47,7 @@ class LinkPurpose(StrEnum):
 _NUMBERS = {LinkPurpose.LOGIN: 1, LinkPurpose.RELEASE: 2, LinkPurpose.HAM: 3, LinkPurpose.DIGEST: 4}
 
 
-@dataclass(frozen=True, slots=True)
-class SignedLink:
+class SignedLink(NamedTuple):
     """What a token says.
 
     ``address`` is the user's, as ``normalize_address`` returns it. ``message_id`` is the id of a message in its

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from redis.asyncio import Redis
 
@@ -104,8 +103,7 @@ def _start() -> HttpExchange:
     passwords, sessions = Passwords("one", "two"), _Sessions()
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     renderer = PageRenderer()
-    area = replace(
-        ADMIN_AREA,
+    area = ADMIN_AREA._replace(
         views=[_View()],
         authenticator=AdminAuthenticator(sessions, PasswordCheck(passwords)),
         metrics=RequestMetrics.of_administrators(MetricsRegistry()),

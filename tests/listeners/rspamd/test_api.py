@@ -128,7 +128,7 @@ async def test_a_message_that_is_learned_twice_is_208(http: RunningHttpListener)
 
 
 async def test_a_kind_is_learned_where_the_model_has_it(http: RunningHttpListener) -> None:
-    policy = replace(http.spam_filter.policy, kinds=("ham", "newsletter"))
+    policy = http.spam_filter.policy._replace(kinds=("ham", "newsletter"))
     http.listener.apply(replace(http.runtime, spam_filter=http.spam_filter.with_policy(policy)))
 
     first, second = [await http.ask("/learnclass", PRIZE, Class="newsletter") for _ in range(2)]

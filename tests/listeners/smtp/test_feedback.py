@@ -204,7 +204,7 @@ def disagreement(smtp: RunningSmtp) -> float:
 async def test_a_kind_has_an_address_of_its_own(client: Redis, tmp_path: Path) -> None:
     async with open_smtp_listener(client, tmp_path / "Maildir") as smtp:
         addresses = FeedbackAddresses({"spam": SPAM, "ham": HAM, "newsletter": "Newsletter@learn.invalid"})
-        policy = replace(smtp.spam_filter.policy, kinds=("ham", "newsletter"))
+        policy = smtp.spam_filter.policy._replace(kinds=("ham", "newsletter"))
         runtime = make_runtime(smtp.spam_filter.with_policy(policy), feedback_addresses=addresses)
         smtp.listener.apply(runtime)
 

@@ -147,7 +147,7 @@ async def test_tell_learns_relearns_and_forgets(spamd: RunningSpamdListener) -> 
 
 async def test_a_kind_is_learned_where_the_model_has_it(spamd: RunningSpamdListener) -> None:
     spam_filter = spamd.opened_filter.spam_filter
-    policy = replace(spam_filter.policy, kinds=("ham", "newsletter"))
+    policy = spam_filter.policy._replace(kinds=("ham", "newsletter"))
     spamd.listener.apply(replace(spamd.service.runtime, spam_filter=spam_filter.with_policy(policy)))
 
     learned, refused = [await spamd.ask(tell(label)) for label in ("newsletter", "receipt")]

@@ -94,7 +94,7 @@ async def test_active_entries_are_limited_and_the_rest_waits_in_redis(
 
 
 async def test_a_kind_is_learned_where_the_model_has_it(worker: Worker) -> None:
-    policy = replace(worker.filter.policy, kinds=("ham", "newsletter"))
+    policy = worker.filter.policy._replace(kinds=("ham", "newsletter"))
     worker.listener.apply(replace(worker.runtime, spam_filter=worker.filter.with_policy(policy)))
 
     learned, refused = [await worker.answer(text="x", label=label) for label in ("newsletter", "receipt")]

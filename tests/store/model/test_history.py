@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,7 +116,7 @@ async def test_a_change_whose_reply_was_lost_has_one_record(
 
 
 async def test_the_history_is_trimmed_to_about_a_number_of_records(model: Model) -> None:
-    model.retention = replace(model.retention, max_history_records=50)
+    model.retention = model.retention._replace(max_history_records=50)
     for number in range(400):
         await change(model, f"m{number}", entry("spam", TOKENS[:1]))
 

@@ -8,7 +8,6 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,7 +170,7 @@ async def test_a_message_that_is_not_written_yet_can_be_recalled_by_this_process
 async def test_the_later_of_two_checks_of_a_message_is_recalled(client: Redis) -> None:
     recent = RecentMessages(client, KEYS, MemorySettings(), DroppedMessages())
     recent.remember(checked_message(1))
-    later = replace(checked_message(1), verdict="spam")
+    later = checked_message(1)._replace(verdict="spam")
     recent.remember(later)
 
     assert await recent.recall("m1") == later
@@ -216,7 +215,7 @@ async def test_messages_are_dropped_and_counted_when_the_queue_is_full(client: R
 
 def large_message(number: int) -> CheckedMessage:
     """A message of some thousand bytes; thirty of them are compressed in a thread."""
-    return replace(checked_message(number), tokens=Tokens((), [b"body:%d-%d" % (number, i) for i in range(300)]))
+    return checked_message(number)._replace(tokens=Tokens((), [b"body:%d-%d" % (number, i) for i in range(300)]))
 
 
 needs_one_call = pytest.mark.skipif(

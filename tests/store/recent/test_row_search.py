@@ -34,8 +34,7 @@ def make_row(number: int, at: float) -> MessageRow:
     recipients = [f"r{number % 5}@y{number % 2}.example", f"all@z{number % 3}.example"][: 1 + number % 2]
     sender = None if number % 11 == 10 else "" if number % 11 == 9 else f"S{number % 7}@x{number % 3}.example"
     policy = "default" if number % 3 else "*@y1.example"
-    described = replace(
-        envelope(sender, recipients),
+    described = envelope(sender, recipients)._replace(
         action=("pass", "quarantine", "pass, reject", "")[number % 4],
         subject=("Your Invoice", "ÉTÉ", None)[number % 3],
     )
@@ -174,7 +173,7 @@ async def test_what_became_of_a_message_stays_until_it_waits_in_the_quarantine_a
     assert found.outcome.actor == "page ann"
     again = to(make_row(1, NOW), "bert@two.example")
     assert again.envelope
-    await write_rows(client, [replace(again, envelope=replace(again.envelope, action="quarantine"))])
+    await write_rows(client, [replace(again, envelope=again.envelope._replace(action="quarantine"))])
     (found,) = (await search.search(RowFilter(recipient="anna@one.example"))).rows
     assert found.outcome is None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
@@ -122,8 +122,7 @@ def make_web_server(
     store, counts = PageSessionStore(client, ModelKeys(MODEL)), AttemptCounts(client, ModelKeys(MODEL))
     bodies = BodyReader(ListenerLimits(MAX_FORM_BYTES), BytesInFlight(1 << 20), "a form")
     renderer = PageRenderer()
-    area = replace(
-        ADMIN_AREA,
+    area = ADMIN_AREA._replace(
         views=views,
         authenticator=AdminAuthenticator(store, PasswordCheck(passwords, counts)),
         metrics=RequestMetrics.of_administrators(registry or MetricsRegistry()),

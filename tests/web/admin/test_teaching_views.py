@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from html import unescape
 
@@ -143,7 +143,7 @@ async def test_who_taught_what_is_shown_and_filtered(site: Site, reader: Browser
 
 async def test_kinds_of_ham_are_classes_too(site: Site, reader: Browser) -> None:
     spam_filter = make_filter(site.model.client)
-    with_kinds = spam_filter.with_policy(replace(spam_filter.policy, kinds=("ham", "newsletter")))
+    with_kinds = spam_filter.with_policy(spam_filter.policy._replace(kinds=("ham", "newsletter")))
     await with_kinds.learn(LUNCH, "newsletter", "smtp", "ann")
     await site.teach(PRIZE, "ham")
 

@@ -103,7 +103,7 @@ class _Elements(HTMLParser):
     text=st.one_of(st.text(st.characters(), max_size=300), st.sampled_from([HOSTILE, "a\r\nBcc: eve@example.net"]))
 )
 def test_what_others_wrote_changes_nothing_around_it(language: str, text: str) -> None:
-    hostile = replace(LETTER, sender=text, subject=text)
+    hostile = LETTER._replace(sender=text, subject=text)
     calm, mail = (
         mail_of(replace(DIGEST, messages=[message, SPAM]), language=language) for message in (LETTER, hostile)
     )
@@ -130,6 +130,6 @@ def test_what_others_wrote_changes_nothing_around_it(language: str, text: str) -
     ],
 )
 def test_mail_programs_make_no_link_of_what_others_wrote(subject: str, shown: str) -> None:
-    mail = mail_of(replace(DIGEST, messages=[replace(LETTER, subject=subject)]))
+    mail = mail_of(replace(DIGEST, messages=[LETTER._replace(subject=subject)]))
     for kind in ("plain", "html"):
         assert shown in body_of(mail, kind)
