@@ -131,14 +131,17 @@ def is_redirected(raw: bytes) -> bool:
 
 
 def is_own_forward(raw: bytes, sender: str) -> bool:
-    """Return whether ``sender``, the address that sent the mail here, has written it as a forward, or signed it.
+    """Return whether ``sender``, the address that sent the mail here, wrote it as a forward, signed or to nobody.
 
     A mail that a mail server redirects has the address of its first sender in both places too.
     """
     fields = _first_fields(raw, header_fields.body_offset(raw))
     is_signed = parse_parameters(fields.get("content-type", b""))[0] == "multipart/signed"
+    is_to_nobody = {"to", "cc"}.isdisjoint(fields)
     if not (
-        is_signed or _FORWARDED_SUBJECT.match(decode_encoded_words(fields.get("subject", b"")[:_MAX_SUBJECT]))
+        is_signed
+        or is_to_nobody
+        or _FORWARDED_SUBJECT.match(decode_encoded_words(fields.get("subject", b"")[:_MAX_SUBJECT]))
     ):
         return False
     return bool(sender) and canonical_address(sender) in find_addresses([fields.get("from", b"")])

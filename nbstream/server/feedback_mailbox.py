@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 # 2. A redirected mail is itself the message to learn. So is a mail with our own verdict field in its header that
 #    was not written to a feedback address: it went through here and came back unchanged.
 # 3. A mail whose text quotes one id teaches the message of this id.
-# 4. A mail that was written to a feedback address, or that its own writer sends here as a forward or signed, and
-#    that carries nothing to learn, is refused, and so is one that is encrypted. Learned as it is, it would teach
-#    that its writer, with the address and the mail program, is spam.
+# 4. A mail that was written to a feedback address, or that its own writer sends here as a forward, signed or to
+#    nobody (Bcc), and that carries nothing to learn, is refused, and so is one that is encrypted. Learned as it
+#    is, it would teach that its writer, with the address and the mail program, is spam.
 # 5. Any other mail is itself the message, as a script or ``sendmail`` sends it.
 #
 # An id in a text is as trustworthy as the writer of the text. A spammer who knows another message to the same
@@ -183,8 +183,8 @@ def _content_without_attachment(
         raise FeedbackRefused(f"This mail is encrypted, or signed in a form that hides its text; {_ATTACH_ADVICE}")
     if forwards.is_own_forward(content, sender):
         raise FeedbackRefused(
-            "This mail is a forward, or signed, and from the address that sends it here: it cannot be told "
-            f"whether it is the message that is meant; {_ATTACH_ADVICE}"
+            "This mail is a forward, signed or to nobody, and from the address that sends it here: it cannot be "
+            f"told whether it is the message that is meant; {_ATTACH_ADVICE}"
         )
     return FeedbackContent((content,))
 

@@ -172,9 +172,16 @@ def test_any_broken_mail_means_something_or_is_refused() -> None:
     assert outcomes == {"refused", "id", "messages"}
 
 
-@pytest.mark.parametrize("fields", ["Subject: Fwd: prize", "Content-Type: multipart/signed; boundary=b"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "To: alias@example.org\r\nSubject: Fwd: prize",
+        "To: alias@example.org\r\nContent-Type: multipart/signed; boundary=b",
+        "Subject: prize",
+    ],
+)
 def test_a_forward_of_its_sender_that_attaches_nothing_is_refused_whatever_it_was_written_to(fields: str) -> None:
-    raw = f"From: Ann <Ann@example.org>\r\nTo: alias@example.org\r\n{fields}\r\n\r\nbuy now\r\n"
+    raw = f"From: Ann <Ann@example.org>\r\n{fields}\r\n\r\nbuy now\r\n"
     assert read(raw) == FeedbackContent((raw.encode(),))  # as a script sends the message of somebody else
     with pytest.raises(FeedbackRefused, match="from the address that sends it"):
         parse_feedback_mail(raw.encode(), "spam", {SPAM, HAM}, MessageReader(), "ann@example.org")
