@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nbstream import logs
+from nbstream.daemon.assembly.policy import make_own_model_names
 from nbstream.daemon.listeners import LISTENERS, make_listener, make_runtime
 from nbstream.daemon.server_parts import start_background_work
 from nbstream.errors import StoreUnavailable
@@ -107,9 +108,13 @@ class Server:
 
     def apply_settings(self, settings: Settings) -> None:
         """Take over the live sections: what may fail is made first, and nothing of it holds where it fails."""
+        names = make_own_model_names(settings)
         runtime = self._make_runtime(settings)
         logs.set_up_logging(settings.log, self._log_fields)
         self._runtime, self.settings = runtime, settings
+        if names != self._parts.names:
+            self._parts.names = names
+            self._parts.quarantine.look_up_users_again()
         self._parts.next_hop.read_authorities_again()
         for _, listener in self._listeners:
             listener.apply(runtime)

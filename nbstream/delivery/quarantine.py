@@ -271,6 +271,13 @@ class Quarantine:
         # One of its own: the first look at a full quarantine takes long, and other work must have its threads.
         self._accounting = ThreadPoolExecutor(1, thread_name_prefix="quarantine")
 
+    def look_up_users_again(self) -> None:
+        """Go by what ``user_of`` says now, which opens all files at the next look.
+
+        Until then what is being written takes no room.
+        """
+        self._index = QuarantineIndex(self._path, self._read_indexed)
+
     async def problem(self) -> str | None:
         """Return why no message could be added now, or None."""
         return await self._room.problem()

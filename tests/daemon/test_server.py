@@ -17,6 +17,8 @@ from nbstream.daemon.config import Settings
 from nbstream.daemon.metrics import DaemonMetrics
 from nbstream.daemon.server import Server
 from nbstream.daemon.server_parts import ServerParts
+from nbstream.delivery.next_hop import Envelope, SmtpPath
+from nbstream.delivery.quarantine import QuarantineNote
 from nbstream.engine.choice import PYTHON
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.runtime import Runtime
@@ -120,3 +122,19 @@ async def test_a_lesson_that_is_on_its_way_when_all_is_drained_is_made(
 
     assert asyncio.all_tasks() == tasks_before
     assert await Model(client, "default", 3600).entry(PRIZE.key)
+
+
+async def test_users_follow_the_aliases_that_a_reload_reads(client: Redis, tmp_path: Path) -> None:
+    aliases = tmp_path / "aliases"
+    aliases.write_text("sales@x.example ann@x.example\n")
+    settings = Settings.model_validate({"state_dir": str(tmp_path), "own_models": {"alias_file": str(aliases)}})
+    parts = ServerParts(settings, RedisClients(client, client), DaemonMetrics.create(PYTHON), PYTHON)
+    server = Server(parts)
+    envelope = Envelope(SmtpPath("a@x.example"), (SmtpPath("sales@x.example"),))
+    await parts.quarantine.write([(QuarantineNote("a" * 24, "spam", 1.0, "", envelope), b"", b"\r\n")])
+    assert parts.quarantine.users() == ["ann@x.example"]
+
+    aliases.write_text("sales@x.example ben@x.example\n")
+    server.apply_settings(settings)
+
+    assert parts.quarantine.users() == ["ben@x.example"]
