@@ -8,6 +8,7 @@ kept, and nothing else of it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.mail import header_fields
@@ -49,34 +50,38 @@ class RememberedEnvelope(NamedTuple):
     action: str = ""
     header_from: str | None = None
 
-    @classmethod
-    def of(
-        cls, listener: str, sender: str | None, recipients: Sequence[str], action: str = ""
-    ) -> RememberedEnvelope:
-        """Return the envelope of a message whose header is not read yet; each address is cut."""
-        return cls(
-            listener,
-            None if sender is None else sender[:MAX_ADDRESS_LENGTH],
-            tuple([recipient[:MAX_ADDRESS_LENGTH] for recipient in recipients[:MAX_RECIPIENTS]]),
-            len(recipients),
-            action=action,
-        )
-
-    def with_header(self, head: bytes) -> RememberedEnvelope:
-        """Return the envelope with what the message says that begins with ``head``."""
-        return self._replace(subject=read_field(head, "subject"), header_from=read_field(head, "from"))
-
 
 BuildEnvelope: TypeAlias = "Callable[[], RememberedEnvelope]"
 """Builds the envelope of a check, once the check is decided."""
 
 
-def head_of(message: Message) -> bytes:
-    """Return the beginning of a message in which its fields are looked for; that is no copy of most messages."""
-    return b"" if message.is_bare_text else message.raw[:MAX_HEAD_BYTES]
+def envelope_builder(
+    listener: str, sender: str | None, recipients: Sequence[str], message: Message, action: str = ""
+) -> BuildEnvelope:
+    """Return what builds the envelope of a message: each address is cut now, and the header is read then.
+
+    Until then the beginning of the message is kept, which is no copy of most messages.
+    """
+    return partial(
+        _read_envelope,
+        listener,
+        None if sender is None else sender[:MAX_ADDRESS_LENGTH],
+        tuple([recipient[:MAX_ADDRESS_LENGTH] for recipient in recipients[:MAX_RECIPIENTS]]),
+        len(recipients),
+        action,
+        b"" if message.is_bare_text else message.raw[:MAX_HEAD_BYTES],
+    )
 
 
-def read_field(head: bytes, name: str) -> str | None:
-    """Return the decoded text of a field of the message that begins with ``head``, at most 256 characters."""
-    field = header_fields.find_field(head, header_fields.body_offset(head), name)
+def _read_envelope(
+    listener: str, sender: str | None, recipients: tuple[str, ...], recipient_count: int, action: str, head: bytes
+) -> RememberedEnvelope:
+    end = header_fields.body_offset(head)
+    subject, header_from = _read_field(head, end, "subject"), _read_field(head, end, "from")
+    return RememberedEnvelope(listener, sender, recipients, recipient_count, subject, action, header_from)
+
+
+def _read_field(head: bytes, end: int, name: str) -> str | None:
+    """Return the decoded text of a field in the header ``head[:end]``, at most 256 characters."""
+    field = header_fields.find_field(head, end, name)
     return decode_encoded_words(field.value[:_MAX_FIELD_BYTES])[:MAX_FIELD_LENGTH] if field else None

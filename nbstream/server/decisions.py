@@ -12,13 +12,12 @@ import asyncio
 import logging
 import re
 from dataclasses import replace
-from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
 from nbstream.mail import header_fields
-from nbstream.policy.envelope import RememberedEnvelope, head_of
+from nbstream.policy.envelope import envelope_builder
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, RecipientCase, group_recipients
 from nbstream.policy.sender_lists import NO_LOOKUP
 from nbstream.policy.verdict import Action, ActionKind
@@ -172,9 +171,9 @@ class Decider:
             decided = [self._decided_group(checks, group, impossible) for group in groups]
             addresses = [recipient.address for recipient in recipients]
             actions = _kinds(group.action for group in decided) or ""
-            envelope = RememberedEnvelope.of(listener, sender.address or "", addresses, actions)
+            envelope = envelope_builder(listener, sender.address or "", addresses, message, actions)
             check = _check_of(groups[0].decision, checks)
-            filters[0].report(check, seconds, partial(envelope.with_header, head_of(message)))
+            filters[0].report(check, seconds, envelope)
         except Exception as error:
             is_fault = not isinstance(error, NbstreamError)
             self._observer.filter_failed("error" if is_fault else "store")

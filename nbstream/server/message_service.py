@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream import errors
 from nbstream.errors import StoreRefuses
 from nbstream.logs import event_fields
 from nbstream.mail.message import Message
-from nbstream.policy.envelope import RememberedEnvelope, head_of
+from nbstream.policy.envelope import envelope_builder
 from nbstream.policy.feedback_source import Reinforcement
 from nbstream.policy.recipient_rules import RecipientCase
 from nbstream.policy.sender_lists import NO_LOOKUP, UNKNOWN_SENDER, Sender
@@ -186,8 +185,8 @@ class MessageHandler:
             check = check.for_others()
         if len(checks) > 1:
             check = check.without_clues()
-        envelope = RememberedEnvelope.of(self._listener_name, sender.address, recipients)
-        filters[0].report(check, seconds, partial(envelope.with_header, head_of(message)))
+        envelope = envelope_builder(self._listener_name, sender.address, recipients, message)
+        filters[0].report(check, seconds, envelope)
         self.runtime.note_if_sent(message, sender, recipients, check)
         return check
 

@@ -24,7 +24,7 @@ def envelope(
     recipients: Sequence[str] = ("bob@y.example",),
     subject: str | None = "hello",
 ) -> RememberedEnvelope:
-    return RememberedEnvelope.of("smtp", sender, recipients, "pass")._replace(subject=subject)
+    return RememberedEnvelope("smtp", sender, tuple(recipients), len(recipients), subject, "pass")
 
 
 def message_id(number: int) -> str:

@@ -12,13 +12,12 @@ from nbstream.policy.envelope import (
     MAX_HEAD_BYTES,
     MAX_RECIPIENTS,
     RememberedEnvelope,
-    head_of,
-    read_field,
+    envelope_builder,
 )
 
 
 def subject_of(raw: bytes) -> str | None:
-    return read_field(head_of(Message.parse(raw)), "subject")
+    return envelope_builder("smtp", None, (), Message.parse(raw))().subject
 
 
 def test_the_subject_is_decoded_and_unfolded() -> None:
@@ -36,7 +35,7 @@ def test_of_the_first_bytes_alone_the_subject_is_read() -> None:
 
 @given(st.binary(), st.integers(1, 3000))
 def test_any_subject_is_read_and_bounded(value: bytes, times: int) -> None:
-    subject = read_field(b"Subject: " + value * times + b"\r\n\r\n", "subject")
+    subject = subject_of(b"Subject: " + value * times + b"\r\n\r\n")
 
     assert subject is None or len(subject) <= MAX_FIELD_LENGTH
 
@@ -46,7 +45,7 @@ def test_addresses_are_cut_and_the_first_recipients_are_kept(
     sender: str | None, recipients: list[str], times: int
 ) -> None:
     many = [recipient * times for recipient in recipients]
-    addresses = RememberedEnvelope.of("smtp", sender and sender * times, many)
+    addresses = envelope_builder("smtp", sender and sender * times, many, Message(b""))()
 
     assert addresses.recipient_count == len(recipients)
     assert len(addresses.recipients) == min(len(recipients), MAX_RECIPIENTS)
@@ -58,9 +57,8 @@ def test_addresses_are_cut_and_the_first_recipients_are_kept(
 
 
 def test_an_envelope_has_what_is_known() -> None:
-    envelope = RememberedEnvelope.of("smtp", "", ["ann@x.example"], "pass")
-    head = b"Subject: hi\r\nFrom: =?utf-8?q?Zo=C3=AB?= <zoe@x.example>\r\n\r\n"
+    message = Message(b"Subject: hi\r\nFrom: =?utf-8?q?Zo=C3=AB?= <zoe@x.example>\r\n\r\n")
 
-    assert envelope.with_header(head) == RememberedEnvelope(
+    assert envelope_builder("smtp", "", ["ann@x.example"], message, "pass")() == RememberedEnvelope(
         "smtp", "", ("ann@x.example",), 1, "hi", "pass", "Zo\u00eb <zoe@x.example>"
     )
