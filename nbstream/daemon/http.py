@@ -107,7 +107,7 @@ def make_http_listener(section: HttpListenerSettings, context: HttpContext) -> H
     ]
     web = _WebMaker(section, context, passwords).server(health_check, model_lookups)
     access = HttpAccess(passwords, section.allow_from, lambda: message_service.teachers)
-    return HttpListener(routes, access, message_service=message_service, pages=[web])
+    return HttpListener(routes, access, message_service=message_service, pages=web)
 
 
 class _WebMaker:

@@ -178,13 +178,13 @@ class MessageHandler:
         lookup = self.runtime.sender_lists.look_up(message, sender)
         if recipients:
             cases = self._cases(recipients, lookup, filters)
+            check = await self._decide(checks, cases)
+            if len({case.listed for case in cases}) > 1:
+                check = check.for_others()
+            if len(checks) > 1:
+                check = check.without_clues()
         else:
-            cases = {RecipientCase(self.runtime.rules.default, lookup.decide_for(None))}
-        check = await self._decide(checks, cases)
-        if len({case.listed for case in cases}) > 1:
-            check = check.for_others()
-        if len(checks) > 1:
-            check = check.without_clues()
+            check = checks[filters[0].own_model].by_list(lookup.decide_for(None))
         envelope = envelope_builder(self._listener_name, sender.address, recipients, message)
         filters[0].report(check, seconds, envelope)
         self.runtime.note_if_sent(message, sender, recipients, check)

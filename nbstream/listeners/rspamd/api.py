@@ -76,7 +76,7 @@ class RspamdApi:
             message = await handler.parse_mail(content)
             recipients, peer = _recipients(request), Peer(request.remote or None)
             may_teach = self._message_service.teachers.may_teach
-            is_vouched_for = all(map(may_teach, requesters(peer, tuple(request.headers.items()))))
+            is_vouched_for = all(map(may_teach, requesters(peer, request.headers.items())))
             check, seconds = await handler.check(message, recipients, _sender(request, is_vouched_for))
             header_policy = handler.runtime.header_policy
             edits, acts = header_policy.edits(check), not header_policy.observes

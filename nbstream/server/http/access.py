@@ -121,17 +121,18 @@ def _is_public_name(name: str) -> bool:
     return False
 
 
-def requesters(peer: Peer, fields: HeaderFields) -> Iterator[Peer]:
+def requesters(peer: Peer, fields: Iterable[tuple[str, str]]) -> Iterator[Peer]:
     """Yield the peer, and all that its forwarding fields name."""
     yield peer
     yield from map(Peer, _forwarded_addresses(fields))
 
 
-def _forwarded_addresses(fields: HeaderFields) -> Iterator[str]:
+def _forwarded_addresses(fields: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, value in fields:
-        if name.lower() == "forwarded":  # RFC 7239, whose values may be names
+        field_name = name.lower()
+        if field_name == "forwarded":  # RFC 7239, whose values may be names
             yield ""
-        elif name.lower() in _FORWARDING_FIELDS:
+        elif field_name in _FORWARDING_FIELDS:
             yield from map(str.strip, value.split(","))
 
 

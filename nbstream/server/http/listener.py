@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from aiohttp import HttpVersion11, web
@@ -321,7 +321,7 @@ class HttpListener:
     """Serves routes on one socket.
 
     ``message_service`` is the service that the routes check and teach with, and its limits hold; None where they
-    do neither. ``pages`` are served beside the routes.
+    do neither. ``pages`` are served beside the routes, where there are any.
     """
 
     def __init__(
@@ -330,7 +330,7 @@ class HttpListener:
         access: HttpAccess | None = None,
         limits: ListenerLimits | None = None,
         message_service: MessageService | None = None,
-        pages: Sequence[SubApplication] = (),
+        pages: SubApplication | None = None,
     ) -> None:
         self._access = access
         self._message_service = message_service
@@ -351,8 +351,8 @@ class HttpListener:
         """Serve on these sockets. The protocol is that of aiohttp, with an end of its own."""
         self.server = web.Server(self._serve)
         await self.connections.listen(sockets, self._accept)
-        for page in self._pages:
-            page.prepare()
+        if self._pages:
+            self._pages.prepare()
 
     def _accept(self) -> asyncio.BaseProtocol:
         if not self.connections.admit():
@@ -387,8 +387,8 @@ class HttpListener:
             if self.server is not None:
                 await self.server.shutdown(_CLOSE_SECONDS)
         finally:
-            for page in self._pages:
-                await page.close()
+            if self._pages:
+                await self._pages.close()
 
     def _needs_no_password(
         self, access: HttpAccess, request: web.BaseRequest, route: Route, connection: HttpConnection
@@ -458,8 +458,8 @@ class HttpListener:
         headers = request.headers
         if "Expect" in headers and request.version == HttpVersion11:
             await _answer_expectation(request)
-        if page := self._page_of(request):
-            return await page.answer(request, self._peer(request))
+        if pages := self._pages_of(request):
+            return await pages.answer(request, self._peer(request))
         if "Origin" in headers:
             raise RequestRefused(403, "requests of web pages are not answered", close=True)
         route = self._routes.find(request.method, request.path)
@@ -468,14 +468,14 @@ class HttpListener:
             await self._check_password(access, request, route)
         return await route.handler(request)
 
-    def _page_of(self, request: web.BaseRequest) -> SubApplication | None:
-        return next((page for page in self._pages if page.serves(request.path)), None)
+    def _pages_of(self, request: web.BaseRequest) -> SubApplication | None:
+        return self._pages if self._pages and self._pages.serves(request.path) else None
 
     def _refusal(
         self, request: web.BaseRequest, problem: HttpProblem, *, close: bool = False, allow: str | None = None
     ) -> web.Response:
-        if page := self._page_of(request):
-            return page.refusal(request, problem, close=close, allow=allow)
+        if pages := self._pages_of(request):
+            return pages.refusal(request, problem, close=close, allow=allow)
         return refusal_response(request.path, problem, close=close, allow=allow)
 
 

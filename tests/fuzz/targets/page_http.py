@@ -112,7 +112,7 @@ def _start() -> HttpExchange:
         sessions=Sessions(sessions, passwords), counts=_Counts(), allow_from=(), bodies=bodies, renderer=renderer
     )
     page = WebServer([area], login=login, bodies=bodies, renderer=renderer)
-    return HttpExchange(asyncio.Runner(), HttpListener((), pages=[page]))
+    return HttpExchange(asyncio.Runner(), HttpListener((), pages=page))
 
 
 _exchange = _start()

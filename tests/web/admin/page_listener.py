@@ -138,7 +138,7 @@ async def open_page(
     client: Redis, *views: View, limits: ListenerLimits | None = None, **options: Any
 ) -> AsyncIterator[PageListener]:
     """Run a listener with a page of these views; ``options`` are those of ``make_web_server``."""
-    listener = HttpListener((), limits=limits, pages=[make_web_server(client, *views, **options)])
+    listener = HttpListener((), limits=limits, pages=make_web_server(client, *views, **options))
     listening, address = free_socket()
     await listener.start(listening)
     try:
