@@ -22,14 +22,14 @@ _MAX_NAME_CHARACTERS = 100
 def message_id(text: str) -> str:
     """Return the id of a message."""
     if not re.fullmatch(r"[a-z2-7]{24}", text):
-        raise argparse.ArgumentTypeError(f"{text} is no id: 24 characters of a-z and 2-7")
+        raise argparse.ArgumentTypeError(f"{text!r} is no id: 24 characters of a-z and 2-7")
     return text
 
 
 def message_id_prefix(text: str) -> str:
     """Return the id of a message, or its first characters."""
     if not re.fullmatch(r"[a-z2-7]{1,24}", text):
-        raise argparse.ArgumentTypeError(f"{text} begins no id: 24 characters of a-z and 2-7")
+        raise argparse.ArgumentTypeError(f"{text!r} begins no id: 24 characters of a-z and 2-7")
     return text
 
 
@@ -49,7 +49,7 @@ CLASS_NAMES = ClassNames(("spam", "ham"))
 def mail_address(text: str) -> str:
     """Return a mail address of printable ASCII, without display name and angle brackets."""
     if not re.fullmatch(r"[!-;=?A-~]{1,64}@[!-;=?A-~]{1,253}", text):
-        raise argparse.ArgumentTypeError(f"{text} is no mail address such as ann@example.org")
+        raise argparse.ArgumentTypeError(f"{text!r} is no mail address such as ann@example.org")
     return text
 
 
@@ -58,7 +58,7 @@ def own_model_name(text: str) -> str:
     from nbstream.policy.own_models.names import is_own_model_name  # noqa: PLC0415 - only this argument needs it
 
     if not is_own_model_name(text):
-        raise argparse.ArgumentTypeError(f"{text} is no name of an own model")
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of an own model")
     return text
 
 
@@ -119,7 +119,7 @@ def regime_name(text: str) -> str:
         parse_regime(text)
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text} is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, spam-only, "
+            f"{text!r} is none of immediate, delayed:N, errors, unsure, inbox, inbox:P,Q,DELAY, spam-only, "
             "spam-only:P,DELAY,KEEP, first:N, none"
         ) from None
     return text
@@ -132,14 +132,14 @@ def fraction(text: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 <= number <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is no number from 0 to 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 to 1")
     return number
 
 
 def whole_number(text: str) -> int:
     """Return a whole number that is not negative."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text} is no whole number")
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
     return int(text)
 
 

@@ -49,7 +49,8 @@ async def run(options: argparse.Namespace, output: Output) -> int | None:
             await parts.next_hop.close()
             parts.state.close()
     if not outcomes:
-        print_error("nothing new is quarantined, up to a minute ago, for anybody who gets a digest and wants it")
+        whom = printable(options.address or "anybody")
+        print_error(f"nothing new is quarantined for {whom}, up to a minute ago, or they want no digest")
     output.show(", ".join(f"{outcomes.get(outcome, 0)} {outcome}" for outcome in DigestOutcome))
     if outcomes.get(DigestOutcome.DEFERRED):
         return EX_TEMPFAIL

@@ -23,6 +23,7 @@ from nbstream.daemon import config
 from nbstream.daemon.assembly.filter import make_autolearner, make_filter
 from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.engine.choice import choose_engine
+from nbstream.errors import InputError
 from nbstream.evaluation import report, streams
 from nbstream.evaluation.run import (
     CachingTokenizer,
@@ -60,6 +61,8 @@ def run(options: argparse.Namespace, output: Output) -> None:
     )
     skip = evaluation_options.taught_messages if options.skip is None else options.skip
     result, suspects = interrupts.run_interruptible(_run(settings, options, stream, evaluation_options))
+    if not result.rows:
+        output.errors.append(InputError("there is no message to measure"))
     if output.errors and len({row.label for row in result.rows}) < len(CLASSES):
         return  # nothing can be said of one class alone
     measured = report.build_report(

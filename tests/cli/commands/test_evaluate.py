@@ -115,6 +115,9 @@ def test_what_cannot_be_read_is_66_and_of_two_heaps_the_rest_is_measured(
     (tmp_path / "spam.eml").write_text("Subject: y\n\nx\n")
 
     assert evaluate(tmp_path / "none")[0] == 66
+    (tmp_path / "empty").touch()
+    code, out, err = evaluate(tmp_path / "empty")
+    assert (code, out, "there is no message to measure" in err) == (66, "", True)
     spam = ("--spam", tmp_path / "gone", tmp_path / "spam.eml")
     code, out, err = evaluate(*spam, "--ham", tmp_path / "ham.eml", "--json")
 
