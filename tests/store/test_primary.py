@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -223,3 +224,13 @@ def refused(model: Model) -> bool:
 async def server_port(client: Redis) -> int:
     info = await client.info("server")
     return int(info["tcp_port"])
+
+
+async def test_more_commands_than_connections_wait_for_a_connection_and_are_all_answered(
+    own_redis: RedisServer,
+) -> None:
+    async with open_client(ConnectionOptions(own_redis.url)) as client:
+        counts = await asyncio.gather(*(client.incr("n") for _ in range(200)))
+
+        assert sorted(counts) == list(range(1, 201))
+        assert len(await client.client_list()) <= 32

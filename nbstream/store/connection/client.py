@@ -8,6 +8,7 @@ traffic. On a cluster there is a client for each hash tag, made from the first o
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 from redis import exceptions
-from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection
+from redis.asyncio import Connection, ConnectionPool, Redis, SSLConnection
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import EqualJitterBackoff
@@ -37,28 +38,49 @@ _MAX_CONNECTIONS = 32
 _CLIENT = "nbstream-"
 
 
-class PrimaryPool(BlockingConnectionPool):
-    """A pool whose connections all lead to ``primary``, and tell the server their ``name`` if they have one."""
+class PrimaryPool(ConnectionPool):
+    """A pool whose connections all lead to ``primary``, and tell the server their ``name`` if they have one.
 
-    def __init__(self, primary: Primary, name: str | None, connection_class: type, **options: Any) -> None:
+    It has at most ``_MAX_CONNECTIONS``, and who needs one more waits for at most ``timeout`` seconds. It does no
+    more for a command than that: the pools of redis-py lock and measure besides, in twice the time.
+    """
+
+    def __init__(
+        self, primary: Primary, name: str | None, connection_class: type, *, timeout: float, **options: Any
+    ) -> None:
         self.primary = primary
         self.name = name
         self.clients: dict[str, Redis] = {}
         """On a cluster the clients of all hash tags in use; the pools of all of them share it."""
         self.open_for_tag: Callable[[str], Redis] | None = None
         """What opens the client of another hash tag of a cluster."""
+        self._free = asyncio.Semaphore(_MAX_CONNECTIONS)
+        self._timeout = timeout
         following = type("Connection", (_PrimaryConnection, connection_class), {"primary": primary, "name": name})
         super().__init__(connection_class=following, **options)
 
-    async def ensure_connection(self, connection: Any) -> None:
-        """Make a connection ready for use; an obsolete one is closed and opened anew."""
-        await self._close_obsolete(connection)
-        await super().ensure_connection(connection)
+    async def get_connection(self, *_arguments: Any, **_options: Any) -> Any:
+        """Return a connection that is ready for use; an obsolete one is closed and opened anew."""
+        try:
+            async with asyncio.timeout(self._timeout if self._free.locked() else None):
+                await self._free.acquire()
+        except TimeoutError as error:
+            raise exceptions.ConnectionError("no connection is free") from error
+        connection = self.get_available_connection()  # type: ignore[no-untyped-call]  # redis-py has no type here
+        try:
+            await self._close_obsolete(connection)
+            await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
 
     async def release(self, connection: Any) -> None:
         """Take a connection back; an obsolete one is closed, so that the server may forget it."""
         await self._close_obsolete(connection)
-        await super().release(connection)
+        self._in_use_connections.remove(connection)
+        self._available_connections.append(connection)
+        self._free.release()
 
     async def disconnect(self, inuse_connections: bool = True) -> None:
         """Close all connections; on a cluster those for other hash tags too."""
@@ -83,6 +105,24 @@ class PrimaryPool(BlockingConnectionPool):
             await connection.disconnect(nowait=True)
 
 
+class PrimaryClient(Redis):
+    """A client of a ``PrimaryPool`` that does for a command what it is for, where redis-py measures it besides."""
+
+    async def execute_command(self, *arguments: Any, **options: Any) -> Any:
+        """Send a command, and return the reply as redis-py reads it."""
+        pool = self.connection_pool
+        connection = await pool.get_connection()  # type: ignore[no-untyped-call]  # redis-py has no type here
+
+        async def ask() -> Any:
+            await connection.send_command(*arguments)
+            return await self.parse_response(connection, arguments[0], **options)
+
+        try:
+            return await connection.retry.call_with_retry(ask, lambda _: connection.disconnect())
+        finally:
+            await pool.release(connection)
+
+
 class _PrimaryConnection:
     """What a connection of redis-py does besides: it asks the server who it is, and reads what replies mean.
 
@@ -94,17 +134,20 @@ class _PrimaryConnection:
     name: str | None
     host: str
     port: int
+    is_connected: bool
+    socket_timeout: float
     generation = 0
+    _writer: asyncio.StreamWriter
 
     def pack_command(self, name: str, *arguments: str | bytes | float | memoryview) -> list[bytes]:
         """The bytes of a command; its name may consist of two words."""
         if arguments and isinstance(arguments[-1], memoryview):
-            return super().pack_command(name, *arguments)  # type: ignore[misc, no-any-return]  # likewise
+            return super().pack_command(name, *arguments)  # type: ignore[misc, no-any-return]  # of the class beside this one
         return [hiredis.pack_command((*name.split(), *arguments))]  # type: ignore[arg-type]  # its stub means tuples of one
 
     async def connect_check_health(self, *arguments: Any, **options: Any) -> None:
         """Connect to where the primary is now, unless this is connected."""
-        if self.is_connected:  # type: ignore[attr-defined]  # of the class beside this one
+        if self.is_connected:
             return
         address = await self.primary.locate()
         if address is not None:
@@ -115,16 +158,26 @@ class _PrimaryConnection:
             self.primary.ask_again()
             raise
 
-    async def send_packed_command(self, *arguments: Any, **options: Any) -> None:
+    async def send_packed_command(self, command: bytes | list[bytes], check_health: bool = True) -> None:
         """Send a command. A connection that the server has closed is one more way to be disconnected.
 
-        uvloop raises RuntimeError for a write to a transport that is closed, and redis-py lets that pass. It comes
-        where something stands before Redis that accepts connections and closes them.
+        uvloop raises RuntimeError for a write to a transport that is closed, which comes where something stands
+        before Redis that accepts connections and closes them. redis-py lets that pass, and makes a task for each
+        command.
         """
+        if not self.is_connected:
+            await self.connect_check_health(check_health=False)
         try:
-            await super().send_packed_command(*arguments, **options)  # type: ignore[misc]  # likewise
-        except RuntimeError as error:
-            raise exceptions.ConnectionError(f"the connection was closed: {error}") from error
+            async with asyncio.timeout(self.socket_timeout):
+                self._writer.writelines([command] if isinstance(command, bytes) else command)
+                await self._writer.drain()
+        except BaseException as error:
+            await super().disconnect(nowait=True)  # type: ignore[misc]  # likewise
+            if isinstance(error, TimeoutError):
+                raise exceptions.TimeoutError("the server does not read") from error
+            if isinstance(error, (OSError, RuntimeError)):
+                raise exceptions.ConnectionError(f"the connection was closed: {error}") from error
+            raise
 
     async def on_connect(self) -> None:
         """Do nothing: for unix sockets redis-py calls this besides ``on_connect_check_health``."""
@@ -201,7 +254,6 @@ def open_client(
     since an idle connection may have died with a restarted server.
     """
     arguments: dict[str, Any] = {
-        "max_connections": _MAX_CONNECTIONS,
         "timeout": options.timeout_seconds,
         "socket_timeout": max(options.timeout_seconds, waits_seconds),
         "socket_connect_timeout": options.timeout_seconds,
@@ -219,7 +271,7 @@ def open_client(
     if connection_class is SSLConnection:
         connection_class = tls_connection_class()
     pool = PrimaryPool(primary or open_primary(options), name, connection_class, **arguments)
-    client = Redis.from_pool(pool)
+    client = PrimaryClient.from_pool(pool)
     if isinstance(options.server, ClusterNodes) and options.model is not None:
 
         def open_for_tag(tag: str) -> Redis:
