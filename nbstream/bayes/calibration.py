@@ -105,7 +105,8 @@ class Calibration:
 
         ``counts`` begin with those of ``SCORE_BINS``, shape (sums, classes), and are not changed later.
         """
-        posterior = self._posterior(counts)
+        last = self._last_posterior
+        posterior = last[1] if last and last[0] is counts else self._posterior(counts)
         log_odds = self._discount_young_model(log_odds, totals)
         mean = self._native(log_odds, posterior.packed) if self._native else math.nan
         if math.isnan(mean):
@@ -114,9 +115,6 @@ class Calibration:
 
     def _posterior(self, counts: NDArray[np.int64]) -> _Posterior:
         """Return the posterior, computed again when something was learned."""
-        last = self._last_posterior
-        if last and counts is last[0]:
-            return last[1]
         bins = counts[: len(SCORE_BINS)]
         cache_key = bins.tobytes()
         posterior = self._posteriors.pop(cache_key, None) or self._grid.posterior(bins)

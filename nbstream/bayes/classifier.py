@@ -20,16 +20,17 @@ from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.multinomial import ALPHA, HAM, SPAM, class_masses, elementwise, log_priors, token_log_ratios
 from nbstream.bayes.novelty import count_group_tokens
-from nbstream.engine.score import NativeScore, NativeScoring, ScoreOptions
+from nbstream.engine.score import NativeScoring, pack_options
 
 if TYPE_CHECKING:
     import ctypes
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Totals
     from nbstream.bayes.multinomial import TokenCounts
+    from nbstream.engine.score import NativeScore
     from nbstream.engine.table import Table
     from nbstream.tokens.tokens import Tokens
 
@@ -168,73 +169,11 @@ class ClueLimits:
         return self.head, self.body, self.raw_header
 
 
-class NativeMultinomial:
-    """The native way to the scores of a classifier with Lidstone's ``alpha``.
-
-    ``clue_limits`` says how many tokens of each group vote for a class. ``prior`` in the methods returns the prior
-    log-odds for a number of learned messages of each class.
-    """
-
-    def __init__(
-        self,
-        library: ctypes.CDLL,
-        clue_limits: ClueLimits,
-        alpha: float,
-        strength: PriorStrength,
-    ) -> None:
-        self._scoring = NativeScoring(library, 2 * sum(clue_limits.by_group))
-        self._clue_limits = clue_limits
-        self._alpha = alpha
-        self._strength = strength
-        self._last_options: tuple[Totals, ScoreOptions] | None = None
-
-    def score(
-        self,
-        tokens: Tokens,
-        counts: TokenCounts,
-        own: Sequence[OwnLevel],
-        prior: Callable[[tuple[int, ...]], float],
-    ) -> Score | None:
-        """Return the score of ``tokens`` by their counts, or None where Python has to compute it."""
-        options = self._options_for(counts.totals, prior)
-        scored = self._scoring.score_rows(counts.rows, tokens.all.joined, tokens.sizes, options, own)
-        return _score_of(scored, tokens, own, options.prior) if scored else None
-
-    def score_in_table(
-        self,
-        tokens: Tokens,
-        table: Table,
-        totals: Totals,
-        own: Sequence[OwnLevel],
-        prior: Callable[[tuple[int, ...]], float],
-    ) -> Score | None:
-        """Return the score of ``tokens`` by their counts in ``table``, or None where Python has to compute it."""
-        options = self._options_for(totals, prior)
-        scored = self._scoring.score_in_table(table, tokens.all.joined, tokens.sizes, options, own)
-        return _score_of(scored, tokens, own, options.prior) if scored else None
-
-    def _options_for(self, totals: Totals, prior: Callable[[tuple[int, ...]], float]) -> ScoreOptions:
-        """Return the options for a model with these totals: the same until they are another object."""
-        if self._last_options is None or self._last_options[0] is not totals:
-            options = ScoreOptions(
-                self._clue_limits.by_group,
-                totals.token_weights,
-                totals.vocabulary_size,
-                self._alpha,
-                prior(totals.messages),
-                self._strength.occurrences,
-                self._strength.per_probability,
-            )
-            self._last_options = totals, options
-        return self._last_options[1]
-
-
 def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnLevel], prior: float) -> Score:
-    clues = PackedClues(scored.packed, scored.clues, scored.index_bytes, scored.count_bytes)
-    rows = tuple([level.rows for level in own])
-    ranking = b"" if tokens.words else scored.ranking
-    score_clues = TokenClues(tokens, clues, rows, ranking=ranking)
-    return Score(scored.log_odds, score_clues, prior, GroupTokens(*scored.group_tokens))
+    log_odds, packed, ranking, group_tokens = scored
+    rows = tuple([level.rows for level in own]) if own else ()
+    clues = TokenClues(tokens, PackedClues(*packed), rows, ranking=b"" if tokens.words else ranking)
+    return Score(log_odds, clues, prior, GroupTokens(*group_tokens))
 
 
 class Classifier:
@@ -253,8 +192,9 @@ class Classifier:
         self._clue_limits = clue_limits
         self._alpha = alpha
         self._strength = strength
-        self._native = NativeMultinomial(library, clue_limits, alpha, strength) if library else None
+        self._native = NativeScoring(library, 2 * sum(clue_limits.by_group)) if library else None
         self._last_prior = (0,) * len(CLASSES), 0.0
+        self._last_options: tuple[Totals, bytes, float] | None = None
 
     def score(self, tokens: Tokens, counts: TokenCounts, own: Sequence[TokenCounts] = ()) -> Score:
         """Return the score of ``tokens``.
@@ -265,9 +205,10 @@ class Classifier:
         """
         levels = self._own_levels(own)
         if self._native:
-            score = self._native.score(tokens, counts, levels, self._prior_log_odds)
-            if score:
-                return score
+            _, options, prior = self._options_for(counts.totals)
+            scored = self._native.score_rows(counts.rows, tokens.all.joined, tokens.sizes, options, levels)
+            if scored:
+                return _score_of(scored, tokens, levels, prior)
         prior = self._prior_log_odds(counts.totals.messages)
         clues = self._clues(tokens, counts, levels)
         group_tokens = count_group_tokens(tokens.head, (counts.rows, *[level.rows for level in levels]))
@@ -282,7 +223,21 @@ class Classifier:
         """
         if self._native is None:
             return None
-        return self._native.score_in_table(tokens, table, totals, self._own_levels(own), self._prior_log_odds)
+        levels, (_, options, prior) = self._own_levels(own), self._options_for(totals)
+        scored = self._native.score_in_table(table, tokens.all.joined, tokens.sizes, options, levels)
+        return _score_of(scored, tokens, levels, prior) if scored else None
+
+    def _options_for(self, totals: Totals) -> tuple[Totals, bytes, float]:
+        """Return the totals, the options for a model with them, and its prior; the same for the same object."""
+        last = self._last_options
+        if last is None or last[0] is not totals:
+            prior, strength = self._prior_log_odds(totals.messages), self._strength
+            options = pack_options(
+                *(self._clue_limits.by_group, totals.token_weights, totals.vocabulary_size, self._alpha, prior),
+                (strength.occurrences, strength.per_probability),
+            )
+            last = self._last_options = totals, options, prior
+        return last
 
     def _own_levels(self, own: Sequence[TokenCounts]) -> tuple[OwnLevel, ...]:
         """Return the levels of ``own``; none where no level has a count above 0."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -33,39 +33,27 @@ OwnLevel: TypeAlias = "tuple[NDArray[np.int64], tuple[float, float]]"
 """The counts of a message's tokens in an own model, and which count of ham and of spam is one occurrence."""
 
 
-class ScoreOptions(NamedTuple):
-    """How messages are scored by a model with these totals: ``tokens`` of ham and spam, and the ``vocabulary``.
+NativeScore: TypeAlias = tuple[float, tuple[bytes, int, int, int], bytes, tuple[tuple[int, ...], tuple[int, ...]]]
+"""The score of a message: its log-odds in nats, and what ``bayes.clues`` makes of the rest of it.
+
+That are the fields of ``PackedClues``, the ``ranking`` of ``TokenClues``, and the fields of ``GroupTokens``.
+"""
+
+
+def pack_options(
+    limits: GroupNumbers,
+    tokens: tuple[int, ...],
+    vocabulary: int,
+    alpha: float,
+    prior: float,
+    strength: tuple[float, float] = (0.0, 0.0),
+) -> bytes:
+    """Return how messages are scored by a model with these totals: ``tokens`` of ham and spam, the ``vocabulary``.
 
     ``limits`` are how many tokens of each group vote for a class, at most. ``prior`` is the prior log-odds of spam
-    in nats, ``alpha`` that of Lidstone. ``occurrences`` and ``per_probability`` are those of
-    ``bayes.classifier.PriorStrength``.
+    in nats, ``alpha`` that of Lidstone, ``strength`` the first two of ``bayes.classifier.PriorStrength``.
     """
-
-    limits: GroupNumbers
-    tokens: tuple[int, ...]
-    vocabulary: int
-    alpha: float
-    prior: float
-    occurrences: float = 0.0
-    per_probability: float = 0.0
-
-
-class NativeScore(NamedTuple):
-    """The score of a message: its log-odds in nats, and ``clues`` clues in ``packed``.
-
-    ``packed``, ``index_bytes`` and ``count_bytes`` are those of ``bayes.clues.PackedClues``, ``group_tokens``
-    those of ``bayes.clues.GroupTokens``, and ``ranking`` that of ``bayes.clues.TokenClues``.
-
-    This is a named tuple because a frozen dataclass is slower to create.
-    """
-
-    log_odds: float
-    clues: int
-    index_bytes: int
-    count_bytes: int
-    packed: bytes
-    ranking: bytes
-    group_tokens: tuple[tuple[int, ...], tuple[int, ...]]
+    return _OPTIONS.pack(*limits, *tokens, vocabulary, alpha, prior, *strength)
 
 
 class NativeScoring:
@@ -80,14 +68,13 @@ class NativeScoring:
         self._in_table.restype = self._rows.restype = ctypes.c_int64
         self._out = ctypes.create_string_buffer(_HEAD.size + _MAX_CLUE_BYTES * clues)
         self._view = memoryview(self._out)
-        self._packed: tuple[ScoreOptions, bytes] | None = None
 
     def score_in_table(
         self,
         table: Table,
         joined: bytes,
         sizes: GroupNumbers,
-        options: ScoreOptions,
+        options: bytes,
         own: Sequence[OwnLevel] = (),
     ) -> NativeScore | None:
         """Return the score of the tokens in ``joined`` by their counts in ``table``, and those in ``own`` models.
@@ -97,7 +84,7 @@ class NativeScoring:
         """
         levels = [_contiguous(rows) for rows, _ in own] if own else []
         packed_own = _pack_own(own, levels) if own else b""
-        request, out = self._pack(sizes, options), self._out
+        request, out = _SIZES.pack(*sizes) + options, self._out
         clues = self._in_table(table.handle, joined, len(joined), request, packed_own, len(own), out, len(out))
         return self._unpack(clues)
 
@@ -106,27 +93,16 @@ class NativeScoring:
         counts: NDArray[np.int64],
         joined: bytes,
         sizes: GroupNumbers,
-        options: ScoreOptions,
+        options: bytes,
         own: Sequence[OwnLevel] = (),
     ) -> NativeScore | None:
         """Return the score of the tokens in ``joined`` by their ``counts``, shape (tokens, classes)."""
         rows, levels = _contiguous(counts), [_contiguous(of_level) for of_level, _ in own]
         clues = self._rows(
-            *(joined, len(joined), pointer_to(rows), len(rows), self._pack(sizes, options)),
+            *(joined, len(joined), pointer_to(rows), len(rows), _SIZES.pack(*sizes) + options),
             *(_pack_own(own, levels), len(own), self._out, len(self._out)),
         )
         return self._unpack(clues)
-
-    def _pack(self, sizes: GroupNumbers, options: ScoreOptions) -> bytes:
-        """Return the request; all but the sizes is packed again only where it is not that of the last message."""
-        last = self._packed
-        if last is None or last[0] is not options:
-            packed = _OPTIONS.pack(
-                *(*options.limits, *options.tokens, options.vocabulary, options.alpha, options.prior),
-                *(options.occurrences, options.per_probability),
-            )
-            last = self._packed = options, packed
-        return _SIZES.pack(*sizes) + last[1]
 
     def _unpack(self, clues: int) -> NativeScore | None:
         if clues < 0:
@@ -136,7 +112,7 @@ class NativeScoring:
         packed = bytes(self._view[_HEAD.size : end])
         ranking = bytes(self._view[end : end + clues * _PLACE_BYTES + name_bytes])
         group_tokens = tuple(groups[:_GROUPS]), tuple(groups[_GROUPS:])
-        return NativeScore(log_odds, clues, index_bytes, count_bytes, packed, ranking, group_tokens)
+        return log_odds, (packed, clues, index_bytes, count_bytes), ranking, group_tokens
 
 
 def _contiguous(rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -30,8 +30,7 @@ from nbstream.tokens.tokens import TokenList, join_tokens
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from nbstream.bayes.counts import Totals
-    from nbstream.engine.table import Table
+    from nbstream.bayes.counts import Counts, Totals
     from nbstream.errors import StoreIncompatible, StoreUnavailable
     from nbstream.policy.thresholds import PrequentialScores
     from nbstream.store.model.history import LessonNote
@@ -47,8 +46,8 @@ class CountSource(Protocol):
     """A source of counts: the memory of a daemon, Redis itself in a one-shot command."""
 
     @property
-    def native_table(self) -> Table | None:
-        """The table of the native library that has the counts now, None where they are elsewhere.
+    def in_memory(self) -> Counts | None:
+        """The counts as people taught them, where they are in the memory of this process.
 
         Raises ``StoreUnavailable`` where no counts are loaded.
         """

@@ -152,14 +152,14 @@ class Scorer:
 
     async def _check_now(self, message_key: str, tokens: Tokens) -> Check:
         # Most checks have no own models: nothing is called for them then.
-        table, levels = self._common.native_table, await self._taught_levels() if self._own else []
-        if table:
+        counts, levels = self._common.in_memory, await self._taught_levels() if self._own else []
+        if counts is not None and (table := counts.native_table):
             own = [await self._read_own_level(tokens.all, level) for level in levels] if levels else []
             own_counts = tuple([_token_counts(tokens, level) for level in own]) if own else ()
-            _, totals = await self._common.look_up(())
+            totals = counts.totals
             score = self._classifier.score_in_table(tokens, table, totals, own_counts)
             if score:
-                sums, people = self._blend(await self._common.sums(CHECK_SUMS), totals, own)
+                sums, people = self._blend(counts.sums(CHECK_SUMS), totals, own)
                 probability = self._calibration.probability(score.log_odds, sums, people)
                 if not self._asks_automatic(people, probability):
                     likelihood = self._likelihood(score, probability, sums, people)
@@ -306,9 +306,10 @@ class Scorer:
         cache = self._threshold_cache
         if cache is None or cache[0] is not prequential_scores or cache[1] != changes:
             cache = self._threshold_cache = prequential_scores, changes, {}
-        if policy not in cache[2]:
-            cache[2][policy] = policy.thresholds(prequential_scores)
-        return cache[2][policy]
+        thresholds = cache[2].get(policy)
+        if thresholds is None:
+            thresholds = cache[2][policy] = policy.thresholds(prequential_scores)
+        return thresholds
 
     def weigh_lesson(
         self, check: Check, label: str, counts: MessageCounts, old_entry: LedgerEntry | None

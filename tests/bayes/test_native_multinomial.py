@@ -14,7 +14,7 @@ from nbstream.bayes.clues import Score
 from nbstream.bayes.counts import ClassCounts, Totals
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.table_counts import TableCounts
-from nbstream.engine.score import NativeScoring, ScoreOptions
+from nbstream.engine.score import NativeScoring, pack_options
 from nbstream.tokens.tokens import Tokens
 from tests.harness.native import native_library
 from tests.harness.sample_models import sample_message, teach, token_counts
@@ -128,7 +128,7 @@ def test_what_the_library_cannot_compute_is_left_to_python_which_says_why() -> N
 
 
 def test_tokens_that_do_not_fit_their_groups_are_no_score() -> None:
-    scoring, options = NativeScoring(native_library(), 6), ScoreOptions((1, 1, 1), (0, 0), 0, 0.12, 0.0)
+    scoring, options = NativeScoring(native_library(), 6), pack_options((1, 1, 1), (0, 0), 0, 0.12, 0.0)
     table = TableCounts(native_library()).native_table
     for sizes in ((1, 0, 0), (3, 0, 0), (2**63, 2**63, 2), (2**64 - 1, 0, 0)):
         assert scoring.score_in_table(table, b"a:1\na:2", sizes, options) is None
@@ -138,6 +138,6 @@ def test_tokens_that_do_not_fit_their_groups_are_no_score() -> None:
 
 
 def test_more_clues_than_there_is_room_for_are_no_score() -> None:
-    scoring, options = NativeScoring(native_library(), 1), ScoreOptions((2, 2, 2), (1000, 1000), 2, 0.12, 0.0)
+    scoring, options = NativeScoring(native_library(), 1), pack_options((2, 2, 2), (1000, 1000), 2, 0.12, 0.0)
     rows, names = np.array([[1000, 0], [0, 1000]]), b"\n".join(b"a:%062d" % number for number in range(2))
     assert scoring.score_rows(rows, names, (2, 0, 0), options) is None

@@ -83,12 +83,9 @@ class OwnCounts(FollowedCounts):
 
     def _measure(self) -> int:
         """Return how many bytes the counts take; that is too slow to ask all models for at each load."""
-        table = self.native_table
-        return _EMPTY_BYTES + (
-            table.describe().bytes_used
-            if table
-            else _BYTES_PER_TOKEN * self._loaded_counts().counts.distinct_tokens
-        )
+        counts = self.in_memory
+        table = counts.native_table
+        return _EMPTY_BYTES + (table.describe().bytes_used if table else _BYTES_PER_TOKEN * counts.distinct_tokens)
 
     async def apply(self, entries: StreamEntries) -> None:
         """Apply the next changes of the model."""

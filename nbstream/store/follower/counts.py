@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Counts
-    from nbstream.engine.table import Table
     from nbstream.store.model.model import Model
 
 _log = logging.getLogger(__name__)
@@ -217,12 +216,9 @@ class FollowedCounts(Followed):
         return self._loaded_counts().group(automatic=automatic)
 
     @property
-    def native_table(self) -> Table | None:
-        """The table of the native library that has the counts now; None where they are in a dictionary.
-
-        Raises ``StoreUnavailable`` before the first load.
-        """
-        return self._loaded_counts().counts.native_table
+    def in_memory(self) -> Counts:
+        """The counts as people taught them. Raises ``StoreUnavailable`` before the first load."""
+        return self._loaded_counts().counts
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens``, shape (n, classes), and the totals; never waits.

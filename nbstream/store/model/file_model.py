@@ -58,7 +58,7 @@ class FileModel:
     changed nothing then.
     """
 
-    native_table = None
+    in_memory = None
 
     def __init__(self, path: Path, key_fingerprint: str = "") -> None:
         self._path = path

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Counts
-    from nbstream.engine.table import Table
     from nbstream.store.model.history import LessonNote
     from nbstream.store.model.scripts import LessonBatch
 
@@ -48,9 +47,9 @@ class MemoryModel:
         self._changes = 0
 
     @property
-    def native_table(self) -> Table | None:
-        """The table of the native library that has the counts, if there is one."""
-        return self._counts.native_table
+    def in_memory(self) -> Counts:
+        """The counts."""
+        return self._counts
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """The counts of ``tokens``, shape (n, classes), and the totals."""

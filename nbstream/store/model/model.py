@@ -104,7 +104,7 @@ class Model(CommitPoint):
     # Counts
 
     @property
-    def native_table(self) -> None:
+    def in_memory(self) -> None:
         """None: Redis has the counts."""
 
     async def look_up(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
