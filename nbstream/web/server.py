@@ -89,10 +89,6 @@ class WebServer:
         self._running: Counter[str] = Counter()
         self._preparing: asyncio.Task[None] | None = None
 
-    def prepare(self) -> None:
-        """Begin to make what the first request would have to wait for; mail does not wait for it."""
-        self._preparing = asyncio.create_task(self._renderer.compile_templates(), name="page: templates")
-
     async def close(self) -> None:
         """End what is done between requests; no request comes any more."""
         if self._preparing is not None:
@@ -107,6 +103,9 @@ class WebServer:
 
     async def answer(self, request: web.BaseRequest, peer: Peer) -> web.StreamResponse:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
+        if self._preparing is None:  # before the first answer, and not at the start: most processes show no page
+            self._preparing = asyncio.create_task(self._renderer.compile_templates(), name="page: templates")
+        await asyncio.shield(self._preparing)
         area = self._area_of(request.path)
         answer = await self._answer(area, request, peer)
         if area.metrics:

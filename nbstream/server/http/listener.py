@@ -299,9 +299,6 @@ def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Rou
 class SubApplication(Protocol):
     """What is served beside the routes, with rules of its own; here, because the pages are in a layer above."""
 
-    def prepare(self) -> None:
-        """Begin to make what the first request would have to wait for; called when the listener has started."""
-
     async def close(self) -> None:
         """End what is done between requests; no request comes any more."""
 
@@ -351,8 +348,6 @@ class HttpListener:
         """Serve on these sockets. The protocol is that of aiohttp, with an end of its own."""
         self.server = web.Server(self._serve)
         await self.connections.listen(sockets, self._accept)
-        if self._pages:
-            self._pages.prepare()
 
     def _accept(self) -> asyncio.BaseProtocol:
         if not self.connections.admit():
