@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from nbstream.store.compression import decompress_first
 from nbstream.store.model.ledger import unpack_names
-from nbstream.store.recent.stored_form import decompress_first
 from tests.harness.daemon import DaemonProcess, command, send, wait_until, write_config
 from tests.harness.redis.redis_server import RedisServer
 from tests.harness.samples import samples

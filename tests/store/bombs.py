@@ -6,8 +6,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import zstandard
-
+from nbstream.store.compression import compress
 from nbstream.tokens import MAX_TOKENS
 
 MANY_BYTES = 256 << 20
@@ -18,7 +17,7 @@ MANY_TOKENS = b"\n".join([b"a"] * (MAX_TOKENS + 1))
 
 def many_bytes() -> bytes:
     """Many bytes, compressed."""
-    return zstandard.compress(bytes(MANY_BYTES), 1)
+    return compress(bytes(MANY_BYTES))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The dictionary of checked messages: made from nobody's mail, always the same, and worth its bytes."""
+"""The dictionary of stored tokens: made from nobody's mail, always the same, and worth its bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zlib
 from statistics import mean
 
 from nbstream.mail.message import Message
-from nbstream.store.recent import stored_form
+from nbstream.store import compression
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer
 from tests.harness.samples import samples
@@ -26,5 +26,5 @@ def test_the_same_mail_gives_the_same_dictionary() -> None:
 
 def test_a_message_is_smaller_than_deflated() -> None:
     new_mail = contents([*typical_mail(50, seed=2), *(raw for _, raw in samples(50))])
-    compressed = mean(len(stored_form.compress(content)) for content in new_mail)
+    compressed = mean(len(compression.compress(content)) for content in new_mail)
     assert compressed < 0.9 * mean(len(zlib.compress(content, 1)) for content in new_mail)

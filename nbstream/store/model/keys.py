@@ -177,7 +177,7 @@ MAX_CHANGES = 10_000
 """About how many changes the change stream keeps: 60 MB of 300 tokens each. A follower further behind rescans."""
 
 MAX_HISTORY_RECORDS = 100_000
-"""About how many records the history keeps: 150 bytes each, and another 2 kB where an entry was replaced."""
+"""About how many records the history keeps: 150 bytes each, and another 1.5 kB where an entry was replaced."""
 
 
 class RetentionLimits(NamedTuple):

@@ -6,16 +6,13 @@ the message that was mangled on its way back, unlearns what was learned and noth
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
-
-import zstandard
 
 from nbstream.bayes.columns import is_automatic, is_column, kind_of, label_of
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.thresholds import PrequentialScore
+from nbstream.store.compression import MAX_NAMES_BYTES, compress, decompress_first
 from nbstream.tokens import MAX_TOKENS
 from nbstream.tokens.tokens import TokenList, join_tokens
 
@@ -23,15 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nbstream.bayes.counts import Sums
-
-_ZSTD_LEVEL = 1  # 2,280 bytes of 6,140 in 23 µs; level 3 gives 2,250 in 35 µs, zlib's level 1 2,320 in 73 µs
-MAX_UNPACKED_BYTES = 8 << 20
-"""The most that is decompressed: ``MAX_TOKENS`` of ``MAX_TOKEN_BYTES``, and what is stored of a check beside them.
-
-2,000 tokens are some 50 kB, but some kilobytes in Redis or in an archive may decompress to gigabytes.
-"""
-
-_MAX_NAMES_BYTES = 2 * MAX_UNPACKED_BYTES  # of a change, which may take back an entry and add another one
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +132,7 @@ def _checked_prequential_score(packed: bytes) -> bytes:
 
 def pack_tokens(tokens: Sequence[bytes]) -> bytes:
     """The field that stores the tokens of an entry."""
-    return pack_names(join_tokens(tokens))
+    return compress(join_tokens(tokens))
 
 
 def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
@@ -158,32 +146,15 @@ def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
         raise StoreIncompatible("a ledger entry cannot be read: another program wrote it") from error
 
 
-class _ZstdContexts(threading.local):
-    """A compressor and a decompressor for each thread: to make one takes as long as to use it."""
-
-    def __init__(self) -> None:
-        self.compressor = zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
-        self.decompressor = zstandard.ZstdDecompressor()
-
-
-@cache
-def _zstd() -> _ZstdContexts:
-    return _ZstdContexts()
-
-
-def pack_names(names: bytes) -> bytes:
-    """Names, separated by line feeds, as a ledger entry and a change have them."""
-    return _zstd().compressor.compress(names)
-
-
 def unpack_names(packed: bytes) -> bytes:
-    """The names that ``pack_names`` packed; raises ``ValueError`` for anything else, and for too many."""
-    try:
-        if zstandard.frame_content_size(packed) > _MAX_NAMES_BYTES:
-            raise ValueError("more names than two entries have")
-        return _zstd().decompressor.decompress(packed)
-    except zstandard.ZstdError as error:
-        raise ValueError("the names are damaged") from error
+    """The names of a ledger entry or a change, separated by line feeds.
+
+    Raises ``ValueError`` for what is no such thing, and for too many.
+    """
+    names, rest = decompress_first(packed, MAX_NAMES_BYTES)
+    if rest:
+        raise ValueError("more than names")
+    return names
 
 
 def split_tokens(joined: bytes) -> tuple[bytes, ...]:

@@ -1,7 +1,7 @@
 """A model in memory: what a ``Model`` does for the filter, without Redis. It ends with its process.
 
 Rules: the same changes give the same counts as in Redis, to the last digit (a test does both); the ledger keeps
-its entries packed as Redis does, about 2 kB a message of 240 tokens, so 75,000 messages take some 170 MB.
+its entries packed as Redis does, about 1.8 kB a message of 240 tokens, so 75,000 messages take some 130 MB.
 
 It is not ``FileModel`` with ``:memory:``, which asks SQLite for the counts of each message: to check and learn
 1,500 messages of trec07p took 14.7 s of CPU there, 11.2 s without its checksum, and here 2.4 s with the native

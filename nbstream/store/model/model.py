@@ -23,6 +23,7 @@ from nbstream.bayes.columns import is_automatic, label_of
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, Totals, rows_by_label
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
+from nbstream.store.compression import compress
 from nbstream.store.lua import lua_script
 from nbstream.store.model import ledger
 from nbstream.store.model.commit import CommitPoint, ReplicaWaitOptions
@@ -281,7 +282,7 @@ class Model(CommitPoint):
         with store_errors():
             reply: Any = await self._evict_script(
                 keys=[keys.totals, keys.changes, keys.sequence, *map(keys.counts, columns)],
-                args=[target, self.retention.max_changes, joined, field, ledger.pack_names(joined), *of_columns],
+                args=[target, self.retention.max_changes, joined, field, compress(joined), *of_columns],
             )
         return Eviction(reply[0], int(reply[1])) if reply else None
 

@@ -32,6 +32,7 @@ from nbstream.bayes.columns import CLASSES, automatic_columns, kind_of
 from nbstream.bayes.counts import Totals
 from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.store.compression import compress
 from nbstream.store.model import history, ledger
 from nbstream.store.model.keys import RetentionLimits
 from nbstream.tokens.tokens import TokenList, join_tokens
@@ -214,7 +215,7 @@ class LessonBatch:
         """The ``tokens`` of all lessons, packed; those of one new entry alone are packed in it already."""
         first = self.lessons[0]
         is_packed = first.new and join_tokens(first.new.tokens) == tokens
-        return first.packed_entry["tokens"] if is_packed else ledger.pack_names(tokens)
+        return first.packed_entry["tokens"] if is_packed else compress(tokens)
 
 
 def unpack_reply(reply: Any, lesson_count: int) -> bytes | dict[int, ledger.LedgerConflict | StoreIncompatible]:

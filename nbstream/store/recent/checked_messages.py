@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import Verdict
+from nbstream.store import compression
 from nbstream.store.lua import lua_script
 from nbstream.store.model.history import Assessment
 from nbstream.store.model.ledger import split_tokens
@@ -79,7 +80,7 @@ class CheckedMessage(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the stored form, without the key."""
-        return stored_form.compress(self.content())
+        return compression.compress(self.content())
 
     def content(self) -> bytes:
         """Return the stored form before it is compressed; no token contains a line feed or a NUL."""
@@ -99,7 +100,7 @@ class CheckedMessage(NamedTuple):
         Raises ``StoreIncompatible`` if another program packed it.
         """
         try:
-            content, rest = stored_form.decompress_first(packed)
+            content, rest = compression.decompress_first(packed)
             packed_assessment, joined, policy, marks = content.split(b"\0")
             assessment = Assessment.unpack(packed_assessment)
             Verdict(assessment.verdict)  # or ValueError
@@ -369,10 +370,10 @@ class RecentMessages:
 
     async def _compress_all(self, contents: Sequence[bytes], size: int) -> list[bytes]:
         """Return these contents of ``size`` bytes, each compressed; many of them in the thread for it."""
-        if size > _THREAD_BYTES and stored_form.COMPRESSES_AT_ONCE:
+        if size > _THREAD_BYTES and compression.COMPRESSES_AT_ONCE:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._compressing, stored_form.compress_at_once, contents)
-        return list(map(stored_form.compress, contents))
+            return await loop.run_in_executor(self._compressing, compression.compress_at_once, contents)
+        return list(map(compression.compress, contents))
 
     def _pack_others(self, queued: _QueuedMessage) -> tuple[bytes, bytes, bytes]:
         """Return the id of a message, its row, and its explanation, which may be empty."""

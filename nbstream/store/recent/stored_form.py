@@ -1,10 +1,7 @@
-"""The stored form of checked messages: compressed by Zstandard with a trained dictionary, then the explanation.
+"""The stored form of the explanations of checked messages.
 
-Rules: the dictionary is a part of the stored form: with another one, what is in Redis cannot be read. A later
-dictionary therefore gets another identifier, which each compressed message names, and this one stays. What another
-program wrote is refused where it cannot be read; that Redis holds what was written is not examined value by value.
-
-``python -m tools.dictionary`` has trained the dictionary, on mail that was made up for it.
+Rules: what another program wrote is refused where it cannot be read; that Redis holds what was written is not
+examined value by value.
 
 Of an explanation, what is read is what was written, every float to the last bit. A clue that is a token of the
 message is stored as the index of that token; the order of the clues is not stored, because it follows from the
@@ -16,89 +13,18 @@ from __future__ import annotations
 
 import json
 import struct
-import threading
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache
 from typing import TYPE_CHECKING
-
-import zstandard
 
 from nbstream.bayes.clues import Clue, GroupTokens, PackedClues, TokenClues, bytes_of_index
 from nbstream.bayes.novelty import Discount
 from nbstream.errors import StoreIncompatible
 from nbstream.policy.check import CountedTokenClues, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds, Verdict
-from nbstream.store.model.ledger import MAX_UNPACKED_BYTES
 from nbstream.tokens.token_groups import NOVELTY_GROUPS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from nbstream.tokens.tokens import Tokens
-
-
-DICTIONARY_ID = 32_769
-"""The identifier of the dictionary; those below 32,768 are reserved by RFC 8878, 5."""
-
-DICTIONARY_FILE = f"checked_messages_{DICTIONARY_ID}.dictionary"
-"""The file of the dictionary, beside this module."""
-
-ZSTD_LEVEL = 1
-"""The level of compression. At level 3 messages of two corpora are smaller by 6 %, and take 1.4 times as long."""
-
-
-class _ZstdContexts(threading.local):
-    """A compressor and a decompressor for each thread: one of them does one thing at a time."""
-
-    def __init__(self) -> None:
-        self.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=_dictionary())
-        self.decompressor = zstandard.ZstdDecompressor(dict_data=_dictionary(), max_window_size=MAX_UNPACKED_BYTES)
-
-
-@cache
-def _dictionary() -> zstandard.ZstdCompressionDict:
-    """Return the dictionary, prepared for compression once."""
-    dictionary = zstandard.ZstdCompressionDict(files(__package__).joinpath(DICTIONARY_FILE).read_bytes())
-    dictionary.precompute_compress(level=ZSTD_LEVEL)
-    return dictionary
-
-
-@cache
-def _zstd() -> _ZstdContexts:
-    return _ZstdContexts()
-
-
-def compress(content: bytes) -> bytes:
-    """Return ``content``, compressed by Zstandard."""
-    return _zstd().compressor.compress(content)
-
-
-COMPRESSES_AT_ONCE = "multi_compress_to_buffer" in zstandard.backend_features
-"""Whether there is ``compress_at_once``: not where the library was built with a Zstandard of the system."""
-
-
-def compress_at_once(contents: Sequence[bytes]) -> list[bytes]:
-    """Return each of ``contents`` as ``compress`` does, by one call, in which other threads can run."""
-    frames = _zstd().compressor.multi_compress_to_buffer([*contents])
-    return [frames[i].tobytes() for i in range(len(frames))]
-
-
-def decompress_first(packed: bytes) -> tuple[bytes, bytes]:
-    """Return the content that ``packed`` begins with, and the bytes that follow it.
-
-    Raises ``ValueError`` for what ``compress`` did not return.
-    """
-    try:
-        frame = zstandard.get_frame_parameters(packed)
-        if frame.content_size > MAX_UNPACKED_BYTES or frame.dict_id != DICTIONARY_ID:  # unknown is the largest one
-            raise ValueError("too large, or compressed with another dictionary")
-        decompressor = _zstd().decompressor.decompressobj()
-        content = decompressor.decompress(packed)
-    except zstandard.ZstdError as error:
-        raise ValueError("damaged") from error
-    if not decompressor.eof:
-        raise ValueError("cut")
-    return content, decompressor.unused_data
 
 
 # time, P(spam), score, prior, bytes of JSON, number of clues that are tokens, bytes of a count

@@ -8,6 +8,7 @@ import pytest
 import zstandard
 from redis.asyncio import Redis
 
+from nbstream.store.compression import compress
 from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.model.model import Model
 from nbstream.store.model.scripts import Lesson, LessonBatch, changed_counts
@@ -57,14 +58,14 @@ async def test_a_follower_follows_changes(client: Redis, kind: Kind) -> None:
     [
         b"",
         b"no frame",
-        zstandard.compress(b"a\nb")[:-1],
-        zstandard.compress(bytes(17 << 20)),
+        compress(b"a\nb")[:-1],
+        compress(bytes(17 << 20)),
         zstandard.ZstdCompressor(write_content_size=False).compress(b"a"),
     ],
     ids=["empty", "none", "cut", "too large", "of unknown size"],
 )
 async def test_names_that_cannot_be_read_make_the_follower_load_anew(client: Redis, packed: bytes) -> None:
-    with pytest.raises(ValueError, match="names"):
+    with pytest.raises(ValueError, match=r"damaged|cut|too large"):
         changed_counts({b"names": packed})
 
     model = await Model(client, "test", 3600).open()

@@ -19,16 +19,15 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.policy.check import CountedClue, Explanation
 from nbstream.policy.verdict import ModelState, Thresholds
+from nbstream.store import compression
+from nbstream.store.compression import MAX_UNPACKED_BYTES, compress
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.model.keys import ModelKeys
-from nbstream.store.model.ledger import MAX_UNPACKED_BYTES
-from nbstream.store.recent import stored_form
 from nbstream.store.recent.checked_messages import (
     MAX_QUEUED,
     CheckedMessage,
     RecentMessages,
 )
-from nbstream.store.recent.stored_form import compress
 from nbstream.store.settings import MemorySettings
 from nbstream.tokens.tokens import Tokens
 from tests.harness.counted_clues import counted_clues
@@ -39,7 +38,7 @@ from tests.store.bombs import MANY_BYTES, MANY_TOKENS, little_memory
 
 KEYS = ModelKeys("test")
 DICTIONARY = zstandard.ZstdCompressionDict(
-    (Path(stored_form.__file__).parent / stored_form.DICTIONARY_FILE).read_bytes()
+    (Path(compression.__file__).parent / compression.DICTIONARY_FILE).read_bytes()
 )
 
 
@@ -219,7 +218,7 @@ def large_message(number: int) -> CheckedMessage:
 
 
 needs_one_call = pytest.mark.skipif(
-    not stored_form.COMPRESSES_AT_ONCE, reason="this zstandard was built with a library of the system"
+    not compression.COMPRESSES_AT_ONCE, reason="this zstandard was built with a library of the system"
 )
 
 
@@ -227,7 +226,7 @@ needs_one_call = pytest.mark.skipif(
 async def test_messages_that_are_being_compressed_are_recalled_and_counted_where_the_task_ends(
     client: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compress_at_once, loop = stored_form.compress_at_once, asyncio.get_running_loop()
+    compress_at_once, loop = compression.compress_at_once, asyncio.get_running_loop()
     begun, may_end = asyncio.Event(), threading.Event()
 
     def compress_later(contents: Sequence[bytes]) -> list[bytes]:
@@ -235,7 +234,7 @@ async def test_messages_that_are_being_compressed_are_recalled_and_counted_where
         may_end.wait(DEADLINE_SECONDS)
         return compress_at_once(contents)
 
-    monkeypatch.setattr(stored_form, "compress_at_once", compress_later)
+    monkeypatch.setattr(compression, "compress_at_once", compress_later)
     dropped = DroppedMessages()
     recent = RecentMessages(client, KEYS, MemorySettings(), dropped)
     try:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from redis.asyncio import Redis
 
 from nbstream.bayes.columns import CLASSES
 from nbstream.errors import InputError, NbstreamError, StoreIncompatible, StoreRefuses, StoreUnavailable
+from nbstream.store.compression import compress
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.follower.counts import FollowedCounts
 from nbstream.store.lua import lua_script
@@ -606,15 +606,15 @@ def message_line(milliseconds: str = "1000", **changed: str) -> bytes:
         message_line(sums="=score+0 3031"),
         message_line(learned_at="1e999"),
         message_line(score="nan"),
-        message_line(tokens=base64.b64encode(zstandard.compress(b"a\x1b[2Jb")).decode()),
-        message_line(tokens=base64.b64encode(zstandard.compress(b"a\n\nb")).decode()),
-        message_line(tokens=base64.b64encode(zstandard.compress(b"a" * 65)).decode()),
+        message_line(tokens=base64.b64encode(compress(b"a\x1b[2Jb")).decode()),
+        message_line(tokens=base64.b64encode(compress(b"a\n\nb")).decode()),
+        message_line(tokens=base64.b64encode(compress(b"a" * 65)).decode()),
         message_line(learned_at="nan"),
         message_line(sums=f"=x {2**53}"),
         message_line(of_another="program"),
         message_line(sums="=x 1 =x 1"),
-        message_line(tokens=base64.b64encode(zstandard.compress(b"a\nb\na")).decode()),
-        message_line(tokens=base64.b64encode(zstandard.compress(bytes(65 << 20), 1)).decode()),
+        message_line(tokens=base64.b64encode(compress(b"a\nb\na")).decode()),
+        message_line(tokens=base64.b64encode(compress(bytes(65 << 20))).decode()),
     ],
 )
 async def test_an_entry_that_no_lesson_can_have_written_is_refused(other: Model, line: bytes) -> None:
