@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import io
-import itertools
 import json
 import logging
 import os
@@ -58,6 +57,17 @@ _USERS_OF_ALL = 8  # who fill the room of all: one user alone cannot
 
 _Key: TypeAlias = tuple[str, str, int]
 
+WaitingFile: TypeAlias = str
+"""A file as one word: the second in which it came, the id of its message, and where it is.
+
+The words are in the order in which the messages came. There may be a million, and the
+collector of garbage, which holds the interpreter lock, does not look at words.
+"""
+
+_SECOND, _ID, _PLACE = slice(12), slice(13, 37), slice(38, None)
+MESSAGE_PART = slice(37)
+"""The part of a ``WaitingFile`` that says when it came, and its message."""
+
 
 class IndexedFile(NamedTuple):
     """A file: the users that it waits for, and its bytes."""
@@ -91,15 +101,11 @@ class QuarantineIndex:
         self._total = 0
         self._bytes: Counter[str] = Counter()  # by the user
 
-    def paths_for(self, user: str) -> Iterator[pathlib.Path]:
-        """Return the files that wait for the user, those first whose names begin with the latest second.
-
-        Raises ``OSError``.
-        """
+    def files_for(self, user: str) -> list[WaitingFile]:
+        """Return the files that wait for the user, in no order. Raises ``OSError``."""
         with self._lock:
             self._look_if_changed()
-            names = [(int(name.partition(".")[0]), name, folder) for folder, name, _ in self._keys.get(user, ())]
-        return (self._path / folder / name for _, name, folder in sorted(names, reverse=True))
+            return list(_waiting_files((folder, name) for folder, name, _ in self._keys.get(user, ())))
 
     def users(self) -> list[str]:
         """Return the users for whom a file waits. Raises ``OSError``."""
@@ -156,9 +162,9 @@ class QuarantineIndex:
         """Take over what is in the folders."""
         started = time.monotonic()
         keys = {(folder.name, name, inode) for folder in self._folders() for name, inode in _names(folder)}
-        for key in self._files.keys() - keys:
+        for key in [key for key in self._files if key not in keys]:
             self._remove(key)
-        for key in keys - self._files.keys():
+        for key in [key for key in keys if key not in self._files]:
             folder, name, _ = key
             if file := self._read_file(self._path / folder / name):
                 self._end_reservation(name)
@@ -206,6 +212,20 @@ def _names(folder: pathlib.Path) -> list[tuple[str, int]]:
 
 
 _FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?::2,P)?")
+
+
+def message_id_of(file: WaitingFile) -> str:
+    """Return the id of the message in the file."""
+    return file[_ID]
+
+
+def _waiting_files(places: Iterable[tuple[str, str]]) -> Iterator[WaitingFile]:
+    """Yield the files by folder and name, but for those of somebody else."""
+    for folder, name in places:
+        if match := _FILE_NAME.fullmatch(name):
+            yield f"{match['at']:0>12}-{match['id']}-{folder}/{name}"
+
+
 _NOTE_FIELD_START = f"{QUARANTINE_FIELD}: ".encode("ascii")
 _MAX_NOTE_BYTES = 64 << 20
 _HEADER_SEARCH_BYTES = 16 * 1024  # of a message, for its subject and the like
@@ -340,18 +360,17 @@ class Quarantine:
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
 
-    def messages_for(self, user: str) -> Iterator[QuarantineFile]:
-        """Return the messages that wait for the user, the newest first. Raises ``InputError``."""
+    def files_for(self, user: str) -> list[WaitingFile]:
+        """Return the files that wait for the user, in no order. Raises ``InputError``."""
         try:
-            paths = self._index.paths_for(user)
+            return self._index.files_for(user)
         except OSError as error:
             raise InputError(f"{error.filename}: {error.strerror}") from error
-        return filter(None, map(_message_at, paths))
 
     def _read_indexed(self, path: pathlib.Path) -> IndexedFile | None:
-        message = _message_at(path)
+        file = next(_waiting_files([(path.parent.name, path.name)]), None)
         try:
-            return self._indexed(read_note(message), path.stat().st_size) if message else None
+            return self._indexed(read_note(self.message_at(file)), path.stat().st_size) if file else None
         except (OSError, InputError):
             return None  # released just now, or damaged
 
@@ -364,21 +383,24 @@ class Quarantine:
 
         Raises ``InputError``.
         """
-        messages = []
+        return list(map(self.message_at, sorted(self.files(prefix))))
+
+    def files(self, prefix: str = "") -> list[WaitingFile]:
+        """Return the files of the messages whose id begins with ``prefix``, in no order. Raises ``InputError``."""
+        files: list[WaitingFile] = []
         for folder in ("new", "cur"):
             try:
-                with os.scandir(self._path / folder) as entries:
-                    for entry in entries:
-                        if prefix and f",I={prefix}" not in entry.name:
-                            continue  # sooner than the pattern says so
-                        message = _message_at(self._path / folder / entry.name)
-                        if message and message.id.startswith(prefix):
-                            messages.append(message)
-            except FileNotFoundError:
-                continue
+                names = _names(self._path / folder)
             except OSError as error:
                 raise InputError(f"{self._path / folder}: {error.strerror}") from error
-        return sorted(messages, key=lambda message: (message.at, message.path.name))
+            found = _waiting_files((folder, name) for name, _ in names if f",I={prefix}" in name)
+            files += [file for file in found if message_id_of(file).startswith(prefix)]
+        return files
+
+    def message_at(self, file: WaitingFile) -> QuarantineFile:
+        """Return the message in the file."""
+        path = self._path / file[_PLACE]
+        return QuarantineFile(message_id_of(file), float(file[_SECOND]), path, path.parent.name == "cur")
 
     async def sweep(self, on_swept: Callable[[int, int, QuarantineUsage], object]) -> None:
         """Remove all messages that are old enough.
@@ -404,10 +426,10 @@ class Quarantine:
         """
         days = self._section.days
         problem = maildir.remove_unfinished(self._path)
-        messages = self.messages()
+        files = self.files()
         until = time.time() - days * _DAY_SECONDS if days is not None else 0.0
         removed = 0
-        for message in itertools.takewhile(lambda message: message.at < until, messages):
+        for message in map(self.message_at, (file for file in files if float(file[_SECOND]) < until)):
             if removed == _MESSAGES_PER_STEP:
                 break
             try:
@@ -418,13 +440,7 @@ class Quarantine:
                 continue  # it is being released
             except (InputError, OSError) as error:
                 problem = problem or str(error)  # the messages after it are removed all the same
-        return len(messages) - removed, removed, problem
-
-
-def _message_at(path: pathlib.Path) -> QuarantineFile | None:
-    """Return the message that a file is, by its name; None for a file of somebody else."""
-    name = _FILE_NAME.fullmatch(path.name)
-    return QuarantineFile(name["id"], float(name["at"]), path, path.parent.name == "cur") if name else None
+        return len(files) - removed, removed, problem
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
+import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
@@ -22,6 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.delivery import quarantine
+from nbstream.delivery.quarantine import MESSAGE_PART, message_id_of
 from nbstream.errors import InputError, NbstreamError, NotReleased, RelayRefused, ReleaseInDoubt
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_source import Reinforcement
@@ -34,7 +36,7 @@ from nbstream.web.requests import PageRefused
 
 if TYPE_CHECKING:
     from nbstream.delivery.next_hop import NextHop
-    from nbstream.delivery.quarantine import Quarantine, QuarantineFile, QuarantineNote
+    from nbstream.delivery.quarantine import Quarantine, QuarantineFile, QuarantineNote, WaitingFile
     from nbstream.filter import FeedbackResult, LessonMessage
     from nbstream.mail.message import Message
     from nbstream.server.message_service import MessageHandler
@@ -46,7 +48,7 @@ MAX_READ = 2000
 MAX_COPIES = 20
 """The most files of one message that are opened for a list or shown; a sender chooses how often it comes."""
 
-_MAX_TIME_DIGITS = 12  # as in the names of files
+_CURSOR = re.compile(r"[0-9]{12}-[a-z2-7]{24}")  # the ``MESSAGE_PART`` of a file
 _OWN_FIELDS_BYTES = 64 * 1024  # our fields, which are removed before a message is looked at
 _MAX_RELEASES = 4  # at a time, each with some copies of its message in memory
 
@@ -194,9 +196,9 @@ class WebQuarantine:
             return query.matches(note) and self._is_for(note, user)
 
         def read() -> MailPage:
-            files = self._quarantine.messages() if user is None else self._quarantine.messages_for(user)
+            files = self._quarantine.files() if user is None else self._quarantine.files_for(user)
             needs_notes = user is not None or query.is_filtered
-            return find_page(mails_of(files).values(), query, count, is_wanted if needs_notes else None)
+            return _find_page(self._quarantine, files, query, count, is_wanted if needs_notes else None)
 
         async with self._one_reader:
             return await asyncio.to_thread(read)
@@ -209,10 +211,12 @@ class WebQuarantine:
         """Return those of these messages that wait for the user, by id. Raises ``InputError``."""
 
         def read() -> Mapping[str, QuarantinedMail]:
-            files = self._quarantine.messages(message_ids[0] if len(message_ids) == 1 else "")
-            found = (file for file in files if file.id in message_ids)
+            files = self._quarantine.files(message_ids[0] if len(message_ids) == 1 else "")
+            found = [file for file in files if message_id_of(file) in message_ids]
             return mails_of(
-                file for file in found if user is None or self._is_for(quarantine.read_note(file), user)
+                file
+                for file in map(self._quarantine.message_at, sorted(found))
+                if user is None or self._is_for(quarantine.read_note(file), user)
             )
 
         async with self._one_reader:
@@ -307,18 +311,19 @@ class WebQuarantine:
 
 
 def mails_of(files: Iterable[QuarantineFile]) -> Mapping[str, QuarantinedMail]:
-    """Return the messages of which these are files, by id."""
+    """Return the messages of which these are files, the oldest first, by id."""
     of_message: dict[str, list[QuarantineFile]] = {}
-    for file in sorted(files, key=lambda file: (file.at, file.path.name)):
+    for file in files:
         of_message.setdefault(file.id, []).append(file)
     return {message_id: QuarantinedMail(message_id, its) for message_id, its in of_message.items()}
 
 
-def find_page(
-    mails: Collection[QuarantinedMail],
+def _find_page(
+    waiting: Quarantine,
+    files: Collection[WaitingFile],
     query: MailQuery,
     count: int,
-    is_wanted: Callable[[QuarantineNote], bool] | None = None,
+    is_wanted: Callable[[QuarantineNote], bool] | None,
 ) -> MailPage:
     """Return ``count`` messages at most, of those with a note that ``is_wanted``; with None all are.
 
@@ -326,23 +331,27 @@ def find_page(
     messages at most, and the page says how far it came. The least certain messages are one page, since ham is
     among the first ones.
     """
-    below = _read_cursor(query.cursor)
-    older = mails if below is None else [mail for mail in mails if (mail.at, mail.id) < below]
-    newest = heapq.nlargest(MAX_READ + 1, older, key=lambda mail: (mail.at, mail.id))
-    is_cut, newest = len(newest) > MAX_READ, newest[:MAX_READ]
-    found = (mail for mail in newest if is_wanted is None or any(map(is_wanted, _read_notes(mail))))
+    last: dict[str, WaitingFile] = {}  # of each message
+    for file in files:
+        last[message_id_of(file)] = max(file, last.get(message_id_of(file), ""))
+    below = query.cursor if _CURSOR.fullmatch(query.cursor) else ":"  # which is behind all of them
+    newest = heapq.nlargest(MAX_READ + 1, (file for file in last.values() if file[MESSAGE_PART] < below))
+    is_cut = len(newest) > MAX_READ
+    cursors = {message_id_of(file): file[MESSAGE_PART] for file in newest[:MAX_READ]}
+    read = sorted(file for file in files if message_id_of(file) in cursors)
+    of_message = mails_of(map(waiting.message_at, read))
+    mails = [of_message[message_id] for message_id in cursors]
+    found = (mail for mail in mails if is_wanted is None or any(map(is_wanted, _read_notes(mail))))
     if query.order is MailOrder.LEAST_SPAM:
         least = heapq.nsmallest(count, found, key=_probability)
-        return MailPage(list(map(read_row, least)), len(mails), "", newest[-1].at if is_cut else None)
+        return MailPage(list(map(read_row, least)), len(last), "", mails[-1].at if is_cut else None)
     first = list(islice(found, count + 1))
     rows = list(map(read_row, first[:count]))
     if len(first) > count:
-        return MailPage(rows, len(mails), _cursor(first[count - 1]))
-    return (
-        MailPage(rows, len(mails), _cursor(newest[-1]), newest[-1].at)
-        if is_cut
-        else MailPage(rows, len(mails), "")
-    )
+        return MailPage(rows, len(last), cursors[first[count - 1].id])
+    if is_cut:
+        return MailPage(rows, len(last), cursors[mails[-1].id], mails[-1].at)
+    return MailPage(rows, len(last), "")
 
 
 def _read_notes(mail: QuarantinedMail) -> Iterator[QuarantineNote]:
@@ -355,15 +364,6 @@ def _read_notes(mail: QuarantinedMail) -> Iterator[QuarantineNote]:
 def _probability(mail: QuarantinedMail) -> float:
     note = next(_read_notes(mail), None)
     return note.probability if note else 2.0  # more than any: such files come last
-
-
-def _cursor(mail: QuarantinedMail) -> str:
-    return f"{mail.at:.0f}-{mail.id}"
-
-
-def _read_cursor(cursor: str) -> tuple[float, str] | None:
-    at, _, message_id = cursor.partition("-")
-    return (float(at), message_id) if at.isascii() and at.isdigit() and len(at) <= _MAX_TIME_DIGITS else None
 
 
 def read_row(mail: QuarantinedMail) -> ListedMail:

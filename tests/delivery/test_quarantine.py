@@ -80,13 +80,13 @@ async def test_what_waits_follows_its_users(tmp_path: pathlib.Path) -> None:
     users = {"ann@x.example": "ann@x.example"}
     folder = Quarantine(tmp_path, user_of=users.__getitem__)
     message = await put(folder, envelope=Envelope(SmtpPath("a@x.example"), (SmtpPath("ann@x.example"),)))
-    assert list(folder.messages_for("ann@x.example")) == [message]
+    assert list(map(folder.message_at, folder.files_for("ann@x.example"))) == [message]
 
     users["ann@x.example"] = "ben@x.example"
     folder.look_up_users_again()
 
     assert folder.users() == ["ben@x.example"]
-    assert list(folder.messages_for("ben@x.example")) == [message]
+    assert list(map(folder.message_at, folder.files_for("ben@x.example"))) == [message]
 
 
 async def test_the_quarantine_is_a_private_maildir(tmp_path: pathlib.Path) -> None:

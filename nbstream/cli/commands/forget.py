@@ -80,7 +80,7 @@ async def _forget_user(settings: Settings, options: argparse.Namespace, output: 
     members = {"done": options.yes, "erased": {step.subject: step.count for step in erased}, "left": left}
     output.show(lines, members)
     if not options.json:
-        waiting = len(Quarantine(settings.quarantine_folder).messages())
+        waiting = len(Quarantine(settings.quarantine_folder).files())
         note = f"; the quarantine has mail of all users ({waiting}): nbstream quarantine list" if waiting else ""
         print_note(f"nbstream: mail stays where it is, and so do the log and backups{note}")
     if left:

@@ -167,7 +167,8 @@ class Digests:
         """
         if not self.section.is_recipient(address):
             return None
-        mails = mails_of(waiting.messages_for(address)).values()
+        files = sorted(map(waiting.message_at, waiting.files_for(address)), key=lambda file: file.path.name)
+        mails = mails_of(files).values()
         settled = [mail for mail in mails if mail.at <= now - _SETTLE_SECONDS]
         new = [mail for mail in settled if mail.at > until]
         found = [(row.note, row) for row in map(read_row, new) if row.note]  # others were released just now
