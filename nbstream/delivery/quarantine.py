@@ -57,23 +57,21 @@ _USERS_OF_ALL = 8  # who fill the room of all: one user alone cannot
 
 _Key: TypeAlias = tuple[str, str, int]
 
+# There may be a million files. The collector of garbage holds the interpreter lock, but does not look at words and
+# plain tuples of them.
+
+IndexedFile: TypeAlias = tuple[tuple[str, ...], int]
+"""The users that a file waits for, each once, and its bytes."""
+
 WaitingFile: TypeAlias = str
 """A file as one word: the second in which it came, the id of its message, and where it is.
 
-The words are in the order in which the messages came. There may be a million, and the
-collector of garbage, which holds the interpreter lock, does not look at words.
+The words are in the order in which the messages came.
 """
 
 _SECOND, _ID, _PLACE = slice(12), slice(13, 37), slice(38, None)
 MESSAGE_PART = slice(37)
 """The part of a ``WaitingFile`` that says when it came, and its message."""
-
-
-class IndexedFile(NamedTuple):
-    """A file: the users that it waits for, and its bytes."""
-
-    users: frozenset[str]
-    file_bytes: int
 
 
 class QuarantineUsage(NamedTuple):
@@ -128,8 +126,7 @@ class QuarantineIndex:
         with self._lock:
             if time.monotonic() >= self._next_look:
                 self._look()
-            users = frozenset[str]().union(*(file.users for file in files.values()))
-            waiting = [user for user in users if self._bytes[user]]
+            waiting = [user for users, _ in files.values() for user in users if self._bytes[user]]
             for file in files.values():
                 self._count(file, 1)
             if max_bytes is not None and (
@@ -178,13 +175,13 @@ class QuarantineIndex:
     def _add(self, key: _Key, file: IndexedFile) -> None:
         self._files[key] = file
         self._count(file, 1)
-        for user in file.users:
+        for user in file[0]:
             self._keys.setdefault(user, set()).add(key)
 
     def _remove(self, key: _Key) -> None:
         file = self._files.pop(key)
         self._count(file, -1)
-        for user in file.users:
+        for user in file[0]:
             self._keys[user].remove(key)
             if not self._keys[user]:
                 del self._keys[user]
@@ -196,11 +193,12 @@ class QuarantineIndex:
 
     def _count(self, file: IndexedFile, sign: int) -> None:
         """Add what a file takes, or with a ``sign`` of -1 subtract it."""
-        for user in file.users:
-            self._bytes[user] += sign * file.file_bytes
+        users, file_bytes = file
+        for user in users:
+            self._bytes[user] += sign * file_bytes
             if not self._bytes[user]:
                 del self._bytes[user]
-        self._total += sign * file.file_bytes
+        self._total += sign * file_bytes
 
 
 def _names(folder: pathlib.Path) -> list[tuple[str, int]]:
@@ -375,8 +373,8 @@ class Quarantine:
             return None  # released just now, or damaged
 
     def _indexed(self, note: QuarantineNote, size: int) -> IndexedFile:
-        users = frozenset(self._user_of(path.address) for path in note.envelope.recipients)
-        return IndexedFile(users, -(-size // _BLOCK_BYTES) * _BLOCK_BYTES)
+        users = tuple({self._user_of(path.address) for path in note.envelope.recipients})
+        return users, -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
     def messages(self, prefix: str = "") -> list[QuarantineFile]:
         """Return the messages whose id begins with ``prefix``, the oldest first. No file is opened.
