@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from nbstream.errors import StoreIncompatible
-from nbstream.filter import FeedbackOutcome, describe_known_messages, describe_lesson
+from nbstream.filter import describe_lesson, describe_lessons, describe_outcome
 
 if TYPE_CHECKING:
     from nbstream.errors import NbstreamError
@@ -30,7 +30,7 @@ class FeedbackSummary:
         if isinstance(lesson, StoreIncompatible):
             self._errors.append(lesson)
             return
-        self._outcomes[_describe_outcome(lesson)] += 1
+        self._outcomes[describe_outcome(lesson)] += 1
         self.last = lesson
 
     def describe(self) -> str:
@@ -39,20 +39,4 @@ class FeedbackSummary:
             return f"nothing {self._verb}"
         if self._outcomes.total() == 1:
             return f"1 {describe_lesson(self.last)}"
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(self._outcomes.items()))
-        return f"{counts}; {describe_known_messages(self.last.after.state)}"
-
-
-def _describe_outcome(lesson: FeedbackResult) -> str:
-    """Return what became of a message, and of which class it is or was."""
-    match lesson.outcome:
-        case FeedbackOutcome.UNKNOWN:
-            return "unknown"
-        case FeedbackOutcome.ALREADY:
-            return f"already learned as {lesson.class_name}"
-        case FeedbackOutcome.REINFORCED:
-            return f"reinforced {lesson.class_name}"
-        case FeedbackOutcome.UNLEARNED:
-            return f"unlearned from {lesson.class_name}"
-        case _:
-            return f"{lesson.outcome} as {lesson.class_name}"
+        return describe_lessons(self._outcomes, self.last)

@@ -7,7 +7,7 @@ unless a person reinforces.
 
 from nbstream.filter.autolearner import Autolearner, ImplicitHamLearner, ImplicitHamWalk
 from nbstream.filter.filter import Filter, LabelledMessage, LessonMessage
-from nbstream.filter.lesson_text import describe_known_messages, describe_lesson, describe_lessons
+from nbstream.filter.lesson_text import describe_lesson, describe_lessons, describe_outcome
 from nbstream.filter.message_counts import CountSource, LessonStore, learned_by_class
 from nbstream.filter.parts import (
     OWN_MODEL_UNAVAILABLE,
@@ -50,8 +50,8 @@ __all__ = [
     "OwnModelUse",
     "RememberingObserver",
     "TokenizedMessage",
-    "describe_known_messages",
     "describe_lesson",
     "describe_lessons",
+    "describe_outcome",
     "learned_by_class",
 ]

@@ -8,8 +8,7 @@ escaped and cut as in the header field with the clues. A reply line with the tex
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nbstream.filter.results import FeedbackOutcome
@@ -53,11 +52,28 @@ def describe_lesson(lesson: FeedbackResult) -> str:
     return f"{text}{_describe_contradiction(lesson)}; {_describe_model(lesson)}"
 
 
-def describe_lessons(lessons: Sequence[FeedbackResult]) -> str:
-    """Describe several lessons by counting them: ``2 learned, 1 already; ham 180/200 known``."""
-    outcomes = Counter(str(lesson.outcome) for lesson in lessons)
+def describe_lessons(outcomes: Mapping[str, int], last: FeedbackResult) -> str:
+    """Describe several lessons by how many had which outcome, and what is known after the last of them.
+
+    It is ``1 already learned as spam, 2 learned as spam; ham 180/200 known``.
+    """
     counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    return f"{counts}; {_describe_model(lessons[-1])}"
+    return f"{counts}; {_describe_model(last)}"
+
+
+def describe_outcome(lesson: FeedbackResult) -> str:
+    """Describe what became of one of several messages, and of which class it is or was."""
+    match lesson.outcome:
+        case FeedbackOutcome.UNKNOWN:
+            return "unknown"
+        case FeedbackOutcome.ALREADY:
+            return f"already learned as {lesson.class_name}"
+        case FeedbackOutcome.REINFORCED:
+            return f"reinforced {lesson.class_name}"
+        case FeedbackOutcome.UNLEARNED:
+            return f"unlearned from {lesson.class_name}"
+        case _:
+            return f"{lesson.outcome} as {lesson.class_name}"
 
 
 def _describe_model(lesson: FeedbackResult) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import AsyncIterator, Collection
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from nbstream.bayes.columns import label_of
 from nbstream.delivery.next_hop import SmtpReply
 from nbstream.errors import FeedbackRefused, FeedbackTooLarge, NbstreamError, StoreRefuses
-from nbstream.filter import describe_lesson, describe_lessons
+from nbstream.filter import describe_lesson, describe_lessons, describe_outcome
 from nbstream.logs import event_fields
 from nbstream.mail import forwards
 from nbstream.mail.message import Message
@@ -255,7 +256,8 @@ class FeedbackMailbox:
             return error_reply(error)
         if len(lessons) == 1:
             return SmtpReply(250, f"2.0.0 {describe_lesson(lessons[0])}; id={lessons[0].after.id}")
-        return SmtpReply(250, f"2.0.0 {len(lessons)} messages as {label}: {describe_lessons(lessons)}")
+        outcomes = Counter(map(describe_outcome, lessons))
+        return SmtpReply(250, f"2.0.0 {describe_lessons(outcomes, lessons[-1])}")
 
     async def _parse_feedback(self, content: bytes, label: str, user: str) -> FeedbackContent:
         if not self._runtime.knows_teacher(user):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 from nbstream.server.api_json import is_message_id
 from nbstream.store.recent.message_rows import RowPosition, normalize_address
@@ -55,6 +55,12 @@ def read_form(body: bytes) -> Mapping[str, Sequence[str]]:
     for name, value in _read_fields(body.decode("utf-8", "replace"), MAX_FORM_FIELDS):
         form.setdefault(name, []).append(value)
     return form
+
+
+def link_to(path: str, filters: Mapping[str, str], **others: str) -> str:
+    """Return the address of a page with what is not empty of these as its query."""
+    query = urlencode({name: value for name, value in {**filters, **others}.items() if value})
+    return f"{path}?{query}" if query else path
 
 
 def _read_fields(text: str, limit: int) -> list[tuple[str, str]]:

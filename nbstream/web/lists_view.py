@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
 
 from nbstream.logs import event_fields
 from nbstream.policy.address_patterns import SenderPattern
 from nbstream.policy.envelope import MAX_ADDRESS_LENGTH
 from nbstream.policy.sender_lists import SITE, ListKind, list_owner
 from nbstream.web.areas import PREFIX
+from nbstream.web.forms import link_to
 from nbstream.web.requests import Page, PageRefused, PageRoute, Redirect, View
 from nbstream.web.texts import TEXTS
 
@@ -74,8 +74,8 @@ class ListsView(View):
             "page: a sender list was changed",
             extra=event_fields(actor=actor, list=owner, sender=sender.text, change=str(change)),
         )
-        query = f"?{urlencode({'user': owner})}" if self._is_admin and owner != SITE else ""
-        return Redirect(f"{self._path}{query}", TEXTS[request.language][f"list_{change}"])
+        user = owner if self._is_admin and owner != SITE else ""
+        return Redirect(link_to(self._path, {}, user=user), TEXTS[request.language][f"list_{change}"])
 
     def _read_sender(self, request: PageRequest) -> SenderPattern:
         try:

@@ -11,12 +11,11 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import urlencode
 
 from nbstream.policy.verdict import ActionKind
 from nbstream.web.admin.messages_view import rows_of_results
 from nbstream.web.areas import PREFIX, USER_PREFIX
-from nbstream.web.forms import read_address, read_selected_ids
+from nbstream.web.forms import link_to, read_address, read_selected_ids
 from nbstream.web.quarantine import (
     MailOrder,
     MailOutcome,
@@ -67,11 +66,10 @@ class QuarantineView(View):
             "query": query,
             "filters": filters,
             "problems": problems,
-            "orders": list(MailOrder),
-            "here": _link(self.path, filters, before=query.cursor),
-            "first": _link(self.path, filters) if query.cursor else "",
-            "older": _link(self.path, filters, before=page.next_cursor) if page.next_cursor else "",
-            "select_all": _link(self.path, filters, before=query.cursor, select="all"),
+            "here": link_to(self.path, filters, before=query.cursor),
+            "first": link_to(self.path, filters) if query.cursor else "",
+            "older": link_to(self.path, filters, before=page.next_cursor) if page.next_cursor else "",
+            "select_all": link_to(self.path, filters, before=query.cursor, select="all"),
             "selects_all": request.query.get("select") == "all",
             "is_used": self._runtime().rules.may_take(ActionKind.QUARANTINE),
         }
@@ -129,7 +127,7 @@ class UserQuarantineView(View):
             "page": page,
             "reasons": {row.mail.id: reason for row, reason in zip(page.rows, reasons, strict=True)},
             "first": USER_PREFIX if cursor else "",
-            "older": _link(USER_PREFIX, {}, before=page.next_cursor) if page.next_cursor else "",
+            "older": link_to(USER_PREFIX, {}, before=page.next_cursor) if page.next_cursor else "",
         }
         return Page("quarantine.html", values)
 
@@ -143,9 +141,3 @@ def _read_query(fields: Mapping[str, str]) -> tuple[MailQuery, Mapping[str, str]
     sender, recipient = (read_address(filters, name, problems) for name in ("sender", "recipient"))
     order = MailOrder(filters["order"] or MailOrder.NEWEST)
     return MailQuery(sender, recipient, order, fields.get("before", "")), filters, problems
-
-
-def _link(path: str, filters: Mapping[str, str], **others: str) -> str:
-    """Return the address of a page of the list."""
-    query = urlencode({name: value for name, value in {**filters, **others}.items() if value})
-    return f"{path}?{query}" if query else path

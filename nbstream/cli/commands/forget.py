@@ -39,8 +39,7 @@ async def run(options: argparse.Namespace, output: Output) -> int | None:
             model = make_model(settings, clients.client)
             totals = await model.forget_automatic() if options.yes else (await model.stored_totals())[1]
             done = "dropped"
-            learned = ", ".join(f"{count} {label}" for label, count in zip(CLASSES, totals.messages, strict=True))
-            what = f"{learned} learned without people, {totals.vocabulary_size} tokens"
+            what = f"{describe_totals(totals)}, learned without people"
         else:
             index = OwnModelIndex(clients.client, settings.model.name)
             listed = await find_own_model(index, options.model)

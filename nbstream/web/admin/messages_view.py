@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-from urllib.parse import urlencode
 
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.verdict import ActionKind, Verdict
@@ -24,7 +23,7 @@ from nbstream.store.recent.message_rows import (
     RowPosition,
     address_matches,
 )
-from nbstream.web.forms import read_address, read_position
+from nbstream.web.forms import link_to, read_address, read_position
 from nbstream.web.requests import Answer, Page, PageRequest, PageRoute, View
 
 if TYPE_CHECKING:
@@ -52,12 +51,8 @@ class _Query(NamedTuple):
 
     def link(self, position: RowPosition | None = None, *, select: str = "") -> str:
         """Return the address of another page with the same filters, or of the first one."""
-        parameters = {name: value for name, value in self.filters.items() if value}
-        if position:
-            parameters["older"] = f"{position.checked_at!r}_{position.id}"
-        if select:
-            parameters["select"] = select
-        return f"{PATH}?{urlencode(parameters)}" if parameters else PATH
+        older = f"{position.checked_at!r}_{position.id}" if position else ""
+        return link_to(PATH, self.filters, older=older, select=select)
 
 
 class MessagesView(View):
@@ -140,12 +135,10 @@ def _read_query(query: Mapping[str, str]) -> _Query:
     filters = {name: query.get(name, "").strip() for name in _FILTERS}
     problems: list[str] = []
     since, until = (_read_time(filters, name, problems) for name in ("since", "until"))
-    if filters["verdict"] not in {"", *Verdict}:
-        problems.append("There is no such verdict: all verdicts are shown.")
-        filters["verdict"] = ""
-    if filters["action"] not in {"", *ActionKind}:
-        problems.append("There is no such action: messages with all actions are shown.")
-        filters["action"] = ""
+    for name, known in (("verdict", Verdict), ("action", ActionKind)):
+        if filters[name] not in {"", *known}:
+            problems.append(f"There is no such {name}: messages with each one are shown.")
+            filters[name] = ""
     sender, recipient = (read_address(filters, name, problems) for name in ("sender", "recipient"))
     wanted = RowFilter(
         id_prefix=filters["id"].lower()[:_MAX_ID_LENGTH],

@@ -256,7 +256,7 @@ def test_without_yes_what_was_learned_without_people_is_previewed(taught: Taught
     for _ in range(2):
         out, err = taught("forget", "--auto")
         assert (out, err) == (
-            "would be dropped: 0 ham, 3 spam learned without people, 8 tokens\n"
+            "would be dropped: 0 ham, 3 spam, 8 tokens, learned without people\n"
             "nothing was changed; --yes does it\n",
             "",
         )
@@ -267,7 +267,7 @@ def test_with_yes_what_was_learned_without_people_is_gone_and_what_people_taught
     *before, of_people = taught.stored()
     learn_auto(taught, 3)
 
-    assert taught("forget", "--auto", "--yes")[0] == "dropped: 0 ham, 3 spam learned without people, 8 tokens\n"
+    assert taught("forget", "--auto", "--yes")[0] == "dropped: 0 ham, 3 spam, 8 tokens, learned without people\n"
 
     *counts, totals = taught.stored()
     assert counts == before
