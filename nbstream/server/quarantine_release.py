@@ -108,9 +108,16 @@ class QuarantineReleaser(NamedTuple):
     next_hop: NextHop
 
     async def release(
-        self, entry: QuarantineFile, *, again: bool = False, is_for: Callable[[str], bool] = lambda _: True
-    ) -> FeedbackResult:
+        self,
+        entry: QuarantineFile,
+        lessons: list[FeedbackResult],
+        *,
+        again: bool = False,
+        is_for: Callable[[str], bool] = lambda _: True,
+    ) -> None:
         """Teach the message as ham, deliver it to all recipients of the file, and remove the file.
+
+        ``lessons`` gets what was taught, also where the message is not delivered then.
 
         With ``is_for`` it is delivered to those alone whose addresses that is true of, and the file waits on for
         the others; ``NotReleased`` is raised where it does not wait for any of them. A next hop that
@@ -119,14 +126,18 @@ class QuarantineReleaser(NamedTuple):
         ``ReleaseInDoubt`` is raised for it. Raises what ``learn_ham``, ``quarantine.locked`` and
         ``release_message`` raise; then the message waits on, or is in doubt.
         """
-        lesson, rest = await self._release_file(entry, is_for, again=again)
+        rest = await self._release_file(entry, lessons, is_for, again=again)
         while rest:
-            _, rest = await self._release_file(rest, is_for, again=False)
-        return lesson
+            rest = await self._release_file(rest, lessons, is_for, again=False)
 
     async def _release_file(
-        self, entry: QuarantineFile, is_for: Callable[[str], bool], *, again: bool
-    ) -> tuple[FeedbackResult, QuarantineFile | None]:
+        self,
+        entry: QuarantineFile,
+        lessons: list[FeedbackResult],
+        is_for: Callable[[str], bool],
+        *,
+        again: bool,
+    ) -> QuarantineFile | None:
         """Release one file; return the file that waits for others who are to get the message too, or None."""
         with quarantine.locked(entry):
             if entry.in_doubt and not again:
@@ -136,11 +147,11 @@ class QuarantineReleaser(NamedTuple):
             if not wanted:
                 raise NotReleased("is not quarantined for this recipient")
             message = await asyncio.to_thread(self.message_reader.read_incoming, content)
-            lesson = await self.learn_ham(message)
-            edited = await asyncio.to_thread(self._edit, content, note.id, lesson.after)
+            lessons.append(await self.learn_ham(message))
+            edited = await asyncio.to_thread(self._edit, content, note.id, lessons[-1].after)
             rest = await release_message(entry, note.envelope, edited, self.next_hop, wanted)
         is_for_others = self.next_hop.answers_each_recipient and len(wanted) > 1
-        return lesson, rest if is_for_others else None
+        return rest if is_for_others else None
 
     def _edit(self, content: bytes, message_id: str, check: Check) -> bytes:
         """Return the message with a header that says that it was released."""

@@ -19,6 +19,7 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -267,18 +268,15 @@ class WebQuarantine:
         runtime = self._message_handler().runtime
         lessons: list[FeedbackResult] = []
 
-        async def learn_ham(message: Message) -> FeedbackResult:
-            lessons.append(await self.learn(user, message, "ham", actor))
-            return lessons[-1]
-
         def is_for(address: str) -> bool:
             return user is None or self._user_of(address) == user
 
+        learn_ham = partial(self.learn, user, label="ham", actor=actor)
         releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, self._next_hop)
         try:
             for file in mail.files:
                 async with self._releases:
-                    await releaser.release(file, again=again, is_for=is_for)
+                    await releaser.release(file, lessons, again=again, is_for=is_for)
             is_gone = user is None or not await asyncio.to_thread(self._quarantine.messages, mail.id)
         except NbstreamError as error:
             _log.warning(

@@ -74,10 +74,11 @@ async def test_a_message_is_taught_and_goes_on_as_what_a_person_called_it(
     server = await play(script(f"{MAIL}{TO_B}{TO_C}{CONTENT}S: 250 queued"))
     teacher = Teacher()
 
-    lesson = await releaser(teacher, relay_to(server)).release(message)
+    lessons: list[FeedbackResult] = []
+    await releaser(teacher, relay_to(server)).release(message, lessons)
 
     await server.played()
-    assert (lesson.outcome, teacher.taught) == (FeedbackOutcome.LEARNED, ["x"])
+    assert (lessons[0].outcome, teacher.taught) == (FeedbackOutcome.LEARNED, ["x"])
     assert folder.messages() == []
 
 
@@ -88,7 +89,7 @@ async def test_nothing_is_delivered_that_could_not_be_taught(
     server = await play()  # it would fail a connection
 
     with pytest.raises(StoreUnavailable):
-        await releaser(Teacher(StoreUnavailable("away")), relay_to(server)).release(message)
+        await releaser(Teacher(StoreUnavailable("away")), relay_to(server)).release(message, [])
 
     assert folder.messages() == [message]
 
@@ -107,10 +108,10 @@ async def test_of_several_recipients_of_lmtp_those_after_a_refusal_wait_on(
     teacher = Teacher()
 
     with pytest.raises(RelayRefused):
-        await releaser(teacher, next_hop).release(message)
+        await releaser(teacher, next_hop).release(message, [])
     (rest,) = folder.messages()
     assert quarantine.read_message(rest)[0].envelope.recipients == ENVELOPE.recipients[1:]
-    await releaser(teacher, next_hop).release(rest)
+    await releaser(teacher, next_hop).release(rest, [])
 
     assert folder.messages() == []
     assert teacher.taught == ["x"] * 3

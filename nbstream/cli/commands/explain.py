@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import re
 import time
 import unicodedata
 from collections.abc import AsyncGenerator, Iterator
@@ -55,7 +54,6 @@ _SPAM_COLOUR, _HAM_COLOUR, _NO_COLOUR = "\x1b[31m", "\x1b[32m", "\x1b[0m"
 _MIN_COLUMNS = 8  # columns of words, however narrow the terminal is
 _GAP = "  "
 _KIND_CLUES = 5  # of each kind
-_MESSAGE_ID = re.compile(r"[a-z2-7]{24}")
 
 
 async def run(options: argparse.Namespace, output: Output) -> None:
@@ -100,7 +98,7 @@ async def _subjects(
 
 def _is_message_id(name: str) -> bool:
     """Return whether ``name`` is an id; where a file of that name exists it is a path."""
-    return _MESSAGE_ID.fullmatch(name) is not None and not Path(name).exists()
+    return api_json.is_message_id(name) and not Path(name).exists()
 
 
 def _describe(path: str | None, record: MessageRecord, options: argparse.Namespace) -> str:

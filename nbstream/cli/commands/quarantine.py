@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nbstream.daemon import config
@@ -127,12 +128,7 @@ async def _release_messages(
     next_hop = make_next_hop(settings)
     try:
         async with open_one_shot_filter(settings, sign=True, reads_messages=True) as (spam_filter, model):
-            lessons: list[FeedbackResult] = []
-
-            async def learn_ham(message: Message) -> FeedbackResult:
-                lessons.append(await spam_filter.learn(message, "ham", COMMAND_SOURCE, current_user()))
-                return lessons[-1]
-
+            learn_ham = partial(spam_filter.learn, label="ham", source=COMMAND_SOURCE, actor=current_user())
             outcomes = QuarantineOutcomes(model.client, model.keys)
             releaser = QuarantineReleaser(
                 learn_ham, make_message_reader(settings), make_header_policy(settings), next_hop
@@ -145,9 +141,9 @@ async def _release_messages(
                     continue
                 released = 0
                 for entry in entries:
-                    lessons.clear()
+                    lessons: list[FeedbackResult] = []
                     try:
-                        lesson = await releaser.release(entry, again=options.again)
+                        await releaser.release(entry, lessons, again=options.again)
                     except ReleaseInDoubt as error:
                         advice = "; to deliver it all the same, --again"
                         output.fail(error, f"{entry.id}: not released: {error}{advice}")
@@ -156,7 +152,7 @@ async def _release_messages(
                         output.fail(error, f"{entry.id}: not released: {error}{taught}")
                     else:
                         released += 1
-                        output.show(f"{entry.id} released; {describe_lesson(lesson)}")
+                        output.show(f"{entry.id} released; {describe_lesson(lessons[0])}")
                 if released == len(entries):  # none of its files waits any more
                     await outcomes.note(entries[0].id, OutcomeKind.RELEASED, current_user())
     finally:
