@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from nbstream.addresses import TcpAddress, UnixAddress
+from nbstream.addresses import TcpAddress
 from nbstream.daemon import config
 from nbstream.daemon.status import ask_daemon_status, create_page_link, link_note, link_url
 from nbstream.errors import ConfigError, NotRunning
@@ -13,7 +13,6 @@ from nbstream.system_users import current_user
 from nbstream.terminal import print_note
 
 if TYPE_CHECKING:
-    from nbstream.addresses import ListenAddress
     from nbstream.terminal import Output
 
 
@@ -29,13 +28,7 @@ async def run(options: argparse.Namespace, output: Output) -> None:
     daemon = ask_daemon_status(settings.state_dir)
     if daemon.pid is None:
         raise NotRunning(f"no daemon runs on state_dir {settings.state_dir}: nobody would serve the page")
-    address: ListenAddress
-    if daemon.http_address is not None:  # its port may be the choice of the system
-        address = daemon.http_address
-    elif isinstance(section.listen, TcpAddress):
-        address = TcpAddress(section.listen.host, section.listen.port)
-    else:
-        address = UnixAddress(section.listen.path)
+    address = daemon.http_address or section.listen  # the port may be the choice of the system
     if isinstance(address, TcpAddress) and address.port == 0:
         raise NotRunning("the daemon does not answer: only its log says which port the system has chosen")
     role = "read" if options.read_only else "teach"
