@@ -69,4 +69,4 @@ def test_what_reads_the_settings_alone_loads_neither_numpy_nor_redis(tmp_path: P
     config = tmp_path / "nb.yaml"
     config.write_text(f"state_dir: {tmp_path}\n")
 
-    assert loaded("config", "-c", str(config), "check") <= {"pydantic", "pydantic_core", "yaml"}
+    assert loaded("config", "-c", str(config), "check") <= {"orjson", "pydantic", "pydantic_core", "yaml"}
