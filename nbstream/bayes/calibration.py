@@ -20,13 +20,13 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from operator import mul
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
 from nbstream.bayes.multinomial import HAM, SPAM, elementwise
-from nbstream.engine.score import MeanProbability, NativePosterior
+from nbstream.engine.score import NativePosterior
 
 if TYPE_CHECKING:
     import ctypes
@@ -82,76 +82,67 @@ def sigmoid(log_odds: float) -> float:
     return 1.0 / (1.0 + math.exp(-clamped))
 
 
-_MIN_PROBABILITY, _MAX_PROBABILITY = sigmoid(-_MAX_LOG_ODDS), sigmoid(_MAX_LOG_ODDS)
+PROBABILITY_BOUNDS = sigmoid(-_MAX_LOG_ODDS), sigmoid(_MAX_LOG_ODDS)
+"""The least and the greatest P(spam)."""
 
 
 class Calibration:
     """Turns the log-odds of a score into P(spam).
 
-    Where there is a native ``library``, it averages over the pairs, with the same result.
+    Where there is a native ``library``, it computes the posterior, with the same result.
     """
 
     def __init__(
         self, options: CalibrationOptions = CalibrationOptions(), library: ctypes.CDLL | None = None
     ) -> None:
         self._options = options
-        self._native = MeanProbability(library) if library else None
         self._grid = _PosteriorGrid(options, library)
-        self._last_posterior: tuple[NDArray[np.int64], _Posterior] | None = None
-        self._posteriors: OrderedDict[bytes, _Posterior] = OrderedDict()
+        self._last_pairs: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None
+        self._pairs: OrderedDict[bytes, NDArray[np.float64]] = OrderedDict()
 
     def probability(self, log_odds: float, counts: NDArray[np.int64], totals: Totals) -> float:
         """Return P(spam) for ``log_odds`` in nats.
 
         ``counts`` begin with those of ``SCORE_BINS``, shape (sums, classes), and are not changed later.
         """
-        last = self._last_posterior
-        posterior = last[1] if last and last[0] is counts else self._posterior(counts)
-        log_odds = self._discount_young_model(log_odds, totals)
-        mean = self._native(log_odds, posterior.packed) if self._native else math.nan
-        if math.isnan(mean):
-            mean = posterior.mean_probability(log_odds)
-        return max(_MIN_PROBABILITY, min(_MAX_PROBABILITY, mean))
+        mean = _mean_probability(log_odds / self.divisor(totals), self.pairs(counts))
+        return max(PROBABILITY_BOUNDS[0], min(PROBABILITY_BOUNDS[1], mean))
 
-    def _posterior(self, counts: NDArray[np.int64]) -> _Posterior:
-        """Return the posterior, computed again when something was learned."""
+    def pairs(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the pairs of temperature and bias that count, shape (pairs, 3), computed again after a lesson.
+
+        The three are the probability of the pair, its bias, and twice its temperature.
+        """
+        last = self._last_pairs
+        if last and counts is last[0]:
+            return last[1]
         bins = counts[: len(SCORE_BINS)]
         cache_key = bins.tobytes()
-        posterior = self._posteriors.pop(cache_key, None) or self._grid.posterior(bins)
-        self._posteriors[cache_key] = posterior
-        if len(self._posteriors) > _MAX_POSTERIORS:
-            self._posteriors.popitem(last=False)
-        self._last_posterior = counts, posterior
-        return posterior
+        pairs = self._pairs.pop(cache_key, None)
+        if pairs is None:
+            pairs = self._grid.pairs(bins)
+        self._pairs[cache_key] = pairs
+        if len(self._pairs) > _MAX_POSTERIORS:
+            self._pairs.popitem(last=False)
+        self._last_pairs = counts, pairs
+        return pairs
 
     def lesson_sums(self, log_odds: float, totals: Totals) -> Sums:
         """Return the sums that a message adds, by its ``log_odds`` in nats and the totals before its label."""
-        bin_number = round(
-            _BIN_SCALE_NATS * math.asinh(self._discount_young_model(log_odds, totals) / _BIN_SCALE_NATS)
-        )
+        bin_number = round(_BIN_SCALE_NATS * math.asinh(log_odds / self.divisor(totals) / _BIN_SCALE_NATS))
         return [(SCORE_BINS[max(0, min(2 * _BINS_PER_SIDE, bin_number + _BINS_PER_SIDE))], WEIGHT_ONE)]
 
-    def _discount_young_model(self, log_odds: float, totals: Totals) -> float:
-        """Return the log-odds, reduced while the model is young: fewer messages then stand behind each count."""
-        return log_odds / (1 + self._options.young_model_messages / max(min(totals.messages), 1))
+    def divisor(self, totals: Totals) -> float:
+        """Return what divides the log-odds while the model is young: few messages then stand behind each count."""
+        return 1 + self._options.young_model_messages / max(min(totals.messages), 1)
 
 
-class _Posterior(NamedTuple):
-    """The pairs of temperature and bias that count, each with its probability.
-
-    ``pairs`` has the shape (pairs, 3): the probability of each, its bias, and twice its temperature. ``packed``
-    has the same for the native library.
-    """
-
-    pairs: NDArray[np.float64]
-    packed: bytes
-
-    def mean_probability(self, log_odds: float) -> float:
-        """Return P(spam), averaged over the pairs."""
-        # As 1/2 + tanh/2: the pairs with b and -b cancel out, so that no evidence at all is exactly 1/2.
-        shares, biases, two_temperatures = self.pairs.T
-        halves = map(math.tanh, ((log_odds - biases) / two_temperatures).tolist())
-        return 0.5 + 0.5 * math.fsum(map(mul, shares.tolist(), halves))
+def _mean_probability(log_odds: float, pairs: NDArray[np.float64]) -> float:
+    """Return P(spam), averaged over the pairs."""
+    # As 1/2 + tanh/2: the pairs with b and -b cancel out, so that no evidence at all is exactly 1/2.
+    shares, biases, two_temperatures = pairs.T
+    halves = map(math.tanh, ((log_odds - biases) / two_temperatures).tolist())
+    return 0.5 + 0.5 * math.fsum(map(mul, shares.tolist(), halves))
 
 
 def blend_sums(parent: NDArray[np.int64], own: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -192,19 +183,18 @@ class _PosteriorGrid:
         grid = np.vstack((self._log_prior, self._bias, self._two_t, *by_bin))
         self._native = NativePosterior(library, grid, len(pairs)) if library else None
 
-    def posterior(self, counts: NDArray[np.int64]) -> _Posterior:
+    def pairs(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the probability of each pair, given the labels in each bin, and leave out the improbable ones."""
         native_pairs = self._native(counts, self._evidence) if self._native else None
         if native_pairs is not None:
-            return _Posterior(native_pairs, native_pairs.tobytes())
+            return native_pairs
         labels = np.maximum(counts, 0)
         log_posterior = self._log_prior + self._evidence * _label_trust(labels) * sum(
             self._log_likelihood_sum(column, labels[:, column]) for column in self._log_likelihood
         )
         weights = elementwise(math.exp, log_posterior - log_posterior.max())
         shares = weights / math.fsum(weights.tolist())
-        pairs = np.stack((shares, self._bias, self._two_t), axis=1)[shares > _MIN_SHARE]
-        return _Posterior(pairs, pairs.astype("<f8").tobytes())
+        return np.stack((shares, self._bias, self._two_t), axis=1)[shares > _MIN_SHARE]
 
     def _log_likelihood_sum(self, column: int, labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the log-likelihood of the labels of one class under each pair.

@@ -20,7 +20,7 @@ from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.multinomial import ALPHA, HAM, SPAM, class_masses, elementwise, log_priors, token_log_ratios
 from nbstream.bayes.novelty import count_group_tokens
-from nbstream.engine.score import NativeScoring, pack_options
+from nbstream.engine.score import NO_CALIBRATION, NativeScoring, pack_options
 
 if TYPE_CHECKING:
     import ctypes
@@ -170,10 +170,10 @@ class ClueLimits:
 
 
 def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnLevel], prior: float) -> Score:
-    log_odds, packed, ranking, group_tokens = scored
+    log_odds, packed, ranking, group_tokens, likelihood = scored
     rows = tuple([level.rows for level in own]) if own else ()
     clues = TokenClues(tokens, PackedClues(*packed), rows, ranking=b"" if tokens.words else ranking)
-    return Score(log_odds, clues, prior, GroupTokens(*group_tokens))
+    return Score(log_odds, clues, prior, GroupTokens(*group_tokens), likelihood)
 
 
 class Classifier:
@@ -196,17 +196,25 @@ class Classifier:
         self._last_prior = (0,) * len(CLASSES), 0.0
         self._last_options: tuple[Totals, bytes, float] | None = None
 
-    def score(self, tokens: Tokens, counts: TokenCounts, own: Sequence[TokenCounts] = ()) -> Score:
+    def score(
+        self,
+        tokens: Tokens,
+        counts: TokenCounts,
+        own: Sequence[TokenCounts] = (),
+        calibration: bytes = NO_CALIBRATION,
+    ) -> Score:
         """Return the score of ``tokens``.
 
         ``counts`` are those of the common model, ``own`` those of the own models below it, the upper level first;
         see ``OwnLevel``. The prior is that of the common model. Where ``own`` has no count above 0, the score
-        is that without it, to the last bit.
+        is that without it, to the last bit. With a ``calibration``, one of ``engine.score.pack_calibration``, the
+        library computes the ``likelihood`` too.
         """
         levels = self._own_levels(own)
         if self._native:
             _, options, prior = self._options_for(counts.totals)
-            scored = self._native.score_rows(counts.rows, tokens.all.joined, tokens.sizes, options, levels)
+            joined = tokens.all.joined
+            scored = self._native.score_rows(counts.rows, joined, tokens.sizes, options, levels, calibration)
             if scored:
                 return _score_of(scored, tokens, levels, prior)
         prior = self._prior_log_odds(counts.totals.messages)
@@ -215,16 +223,22 @@ class Classifier:
         return Score(math.fsum([prior, *clues.ratios.tolist()]), clues, prior, group_tokens)
 
     def score_in_table(
-        self, tokens: Tokens, table: Table, totals: Totals, own: Sequence[TokenCounts] = ()
+        self,
+        tokens: Tokens,
+        table: Table,
+        totals: Totals,
+        own: Sequence[TokenCounts] = (),
+        calibration: bytes = NO_CALIBRATION,
     ) -> Score | None:
         """Return the score of ``tokens`` by their counts in ``table``, which are not looked up before.
 
-        ``totals`` are those of the table, and ``own`` is as in ``score``. Returns None where Python has to do it.
+        ``totals`` are those of the table, and the rest is as in ``score``. Returns None where Python has to do it.
         """
         if self._native is None:
             return None
         levels, (_, options, prior) = self._own_levels(own), self._options_for(totals)
-        scored = self._native.score_in_table(table, tokens.all.joined, tokens.sizes, options, levels)
+        joined = tokens.all.joined
+        scored = self._native.score_in_table(table, joined, tokens.sizes, options, levels, calibration)
         return _score_of(scored, tokens, levels, prior) if scored else None
 
     def _options_for(self, totals: Totals) -> tuple[Totals, bytes, float]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from nbstream.bayes.counts import Totals
+    from nbstream.engine.score import NativeLikelihood
     from nbstream.tokens.tokens import Tokens
 
 
@@ -50,7 +51,7 @@ class Score(NamedTuple):
 
     ``clues`` are the features that voted, strongest first; ``prior`` is the rest of the log-odds. The prior and
     the log-ratios of all clues add up to ``log_odds``. ``group_tokens`` say how new the message is; see
-    ``bayes.novelty``.
+    ``bayes.novelty``. ``likelihood`` is what the native library was asked to make of all that.
 
     This is a named tuple because each check makes one, and a frozen dataclass is slower to create.
     """
@@ -59,6 +60,7 @@ class Score(NamedTuple):
     clues: TokenClues
     prior: float = 0.0
     group_tokens: GroupTokens = NO_GROUP_TOKENS
+    likelihood: NativeLikelihood | None = None
 
 
 # The numbers of clues in one byte string: their token indices, their counts and their log-ratios.

@@ -99,7 +99,7 @@ class Discount(NamedTuple):
         return sorted(groups, key=lambda group: (group[2] + 1) / (group[1] + 1))
 
 
-class _SpamNovelty(NamedTuple):
+class SpamNovelty(NamedTuple):
     """The novelty of labelled spam: mean, standard deviation, and the mean tokens of each group."""
 
     mean: float
@@ -111,7 +111,7 @@ class NoveltyDiscount:
     """Discounts the evidence for spam in mail that is unlike learned spam."""
 
     def __init__(self) -> None:
-        self._last: tuple[NDArray[np.int64], _SpamNovelty] | None = None
+        self._last: tuple[NDArray[np.int64], SpamNovelty] | None = None
 
     def discount(self, score: Score, sums: NDArray[np.int64]) -> Discount | None:
         """Return the discount of a message with this score, None where there is none.
@@ -120,7 +120,7 @@ class NoveltyDiscount:
         """
         if score.log_odds <= 0:
             return None
-        spam = self._spam_novelty(sums)
+        spam = self.of_spam(sums)
         deviations = (_novelty(score.group_tokens, spam.tokens) - spam.mean) / spam.deviation
         if deviations <= 0:
             return None
@@ -131,11 +131,11 @@ class NoveltyDiscount:
 
     def lesson_sums(self, tokens: GroupTokens, sums: NDArray[np.int64]) -> Sums:
         """Return the sums that a message adds, by its tokens and the sums before its label."""
-        novelty = _novelty(tokens, self._spam_novelty(sums).tokens)
+        novelty = _novelty(tokens, self.of_spam(sums).tokens)
         amounts = round(_UNIT * novelty), round(_UNIT * novelty * novelty), *tokens.present
         return [(name, amount) for name, amount in zip(NOVELTY_SUMS, amounts, strict=True) if amount]
 
-    def _spam_novelty(self, sums: NDArray[np.int64]) -> _SpamNovelty:
+    def of_spam(self, sums: NDArray[np.int64]) -> SpamNovelty:
         """Return the novelty of labelled spam, computed again when something was learned."""
         if self._last is None or self._last[0] is not sums:
             column: list[int] = sums[:, SPAM].tolist()
@@ -144,12 +144,12 @@ class NoveltyDiscount:
         return self._last[1]
 
 
-def _mean_novelty(messages: float, novelty: int, squared: int, tokens: Sequence[int]) -> _SpamNovelty:
+def _mean_novelty(messages: float, novelty: int, squared: int, tokens: Sequence[int]) -> SpamNovelty:
     count = messages + _PRIOR_MESSAGES
     mean = (max(0, novelty) / _UNIT + _PRIOR_MESSAGES * _PRIOR_NOVELTY) / count
     prior_square = _PRIOR_DEVIATION**2 + _PRIOR_NOVELTY**2
     variance = (max(0, squared) / _UNIT + _PRIOR_MESSAGES * prior_square) / count - mean * mean
-    return _SpamNovelty(
+    return SpamNovelty(
         mean,
         math.sqrt(max(variance, _MIN_DEVIATION**2)),
         tuple((max(0, of_group) + _PRIOR_MESSAGES * _PRIOR_TOKENS) / count for of_group in tokens),

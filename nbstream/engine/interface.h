@@ -68,7 +68,8 @@ int64_t nbn_hash_tokens(const uint8_t *key /* 16 */, const uint8_t *joined, size
                         size_t capacity);
 
 /* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out: the
- * log-odds (8 bytes), how many bytes an index, a count and the names take (4 bytes each), how many tokens of each of the 4
+ * log-odds, P(spam), P(spam) without the discount, the log-odds with it, and the deviations of the novelty, 0 where there
+ * is no discount (doubles), how many bytes an index, a count and the names take (4 bytes each), how many tokens of each of the 4
  * groups of nbstream/tokens/token_groups.py there are and how many of these spam has had (4 bytes each), and the clues:
  * the indices of all (unsigned; 1, 2 or 4 bytes), then the counts of ham and spam of each (signed; 4 or 8 bytes), then the log-ratios of
  * all (doubles), then the order of the clues, the strongest first, as their places among these (unsigned, 2 bytes), and
@@ -80,6 +81,12 @@ typedef struct {
     int64_t tokens[2], vocabulary; /* the totals: the tokens of ham and of spam, and how many distinct ones there are */
     double alpha, prior;
     double occurrences, per_probability; /* of the common model as the prior of own models */
+    /* What P(spam) depends on besides: what the log-odds are divided by, the least and the greatest P(spam), the novelty
+     * of labelled spam (mean, deviation, mean tokens of each group), and the pairs of temperature T and bias b, each with
+     * three doubles: its share, b and 2 T. Without pairs P(spam) is 0. See nbstream/bayes/calibration.py and novelty.py. */
+    double divisor, bounds[2], mean, deviation, group_tokens[4];
+    const double *pairs;
+    uint64_t pair_count;
 } nbn_score_request;
 /* The counts of the tokens in an own model, and which count of ham and of spam is one occurrence. The upper model comes
  * first. See nbstream/bayes/classifier.py. */
@@ -94,10 +101,6 @@ int64_t nbn_score_in_table(const nbn_table *table, const uint8_t *joined, size_t
 int64_t nbn_score_rows(const uint8_t *joined, size_t length, const int64_t *rows, size_t count,
                        const nbn_score_request *request, const nbn_own_counts *own, size_t levels, uint8_t *out,
                        size_t capacity);
-
-/* P(spam), averaged over pairs of temperature T and bias b, each with three doubles: its share, b and 2 T. Not a number
- * where Python has to compute it. See nbstream/bayes/calibration.py. */
-double nbn_mean_probability(double log_odds, const uint8_t *pairs, size_t length);
 
 /* The posterior of the calibration. grid: doubles for each pair: the log-prior, the bias, 2 T, then the log-likelihood of
  * the label ham in each bin, and of the label spam. counts: of ham and spam in each bin. evidence: how much one count says.

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
 
 
-_SIZES, _OPTIONS = struct.Struct("=3Q"), struct.Struct("=3Q3q4d")  # nbn_score_request: its beginning, and its rest
+# nbn_score_request: its beginning, how tokens are scored, and what P(spam) depends on
+_SIZES, _OPTIONS, _CALIBRATION = struct.Struct("=3Q"), struct.Struct("=3Q3q4d"), struct.Struct("=9d2Q")
+NO_CALIBRATION = bytes(_CALIBRATION.size)
+"""Nobody asks for P(spam)."""
 _OWN_COUNTS = struct.Struct("=2Q2d")  # nbn_own_counts
 _GROUPS = 4  # of the head, see ``tokens.token_groups``
-# the log-odds, bytes of an index, a count and the names, the tokens of each group and those that spam has had
-_HEAD = struct.Struct(f"<d3I{2 * _GROUPS}I")
+# the log-odds, P(spam), bytes of an index, a count and the names, the tokens of each group and those that spam had
+_HEAD = struct.Struct(f"<5d3I{2 * _GROUPS}I")
 _COUNTS, _RATIO_BYTES, _PLACE_BYTES, _NAME_BYTES = 2, 8, 2, 65  # of each clue, at most
 _MAX_CLUE_BYTES = 4 + _COUNTS * 8 + _RATIO_BYTES + _PLACE_BYTES + _NAME_BYTES
 
@@ -33,10 +36,17 @@ OwnLevel: TypeAlias = "tuple[NDArray[np.int64], tuple[float, float]]"
 """The counts of a message's tokens in an own model, and which count of ham and of spam is one occurrence."""
 
 
-NativeScore: TypeAlias = tuple[float, tuple[bytes, int, int, int], bytes, tuple[tuple[int, ...], tuple[int, ...]]]
+NativeLikelihood: TypeAlias = tuple[float, float, float, float]
+"""P(spam), P(spam) without the discount, the log-odds with it, and the deviations of the novelty; 0 without it."""
+
+NativeScore: TypeAlias = tuple[
+    *tuple[float, tuple[bytes, int, int, int], bytes, tuple[tuple[int, ...], tuple[int, ...]]],
+    NativeLikelihood | None,
+]
 """The score of a message: its log-odds in nats, and what ``bayes.clues`` makes of the rest of it.
 
-That are the fields of ``PackedClues``, the ``ranking`` of ``TokenClues``, and the fields of ``GroupTokens``.
+That are the fields of ``PackedClues``, the ``ranking`` of ``TokenClues``, the fields of ``GroupTokens``, and the
+``likelihood`` of ``Score``.
 """
 
 
@@ -54,6 +64,21 @@ def pack_options(
     in nats, ``alpha`` that of Lidstone, ``strength`` the first two of ``bayes.classifier.PriorStrength``.
     """
     return _OPTIONS.pack(*limits, *tokens, vocabulary, alpha, prior, *strength)
+
+
+def pack_calibration(
+    pairs: NDArray[np.float64],
+    divisor: float,
+    bounds: tuple[float, float],
+    novelty: tuple[float, float, tuple[float, ...]],
+) -> bytes:
+    """Return what P(spam) depends on besides the score; the caller keeps ``pairs`` as long as it is in use.
+
+    ``pairs`` are those of ``NativePosterior``, ``divisor`` is what the log-odds are divided by, ``bounds`` are the
+    least and the greatest P(spam), and ``novelty`` is that of labelled spam: mean, deviation, and mean tokens.
+    """
+    mean, deviation, tokens = novelty
+    return _CALIBRATION.pack(divisor, *bounds, mean, deviation, *tokens, pairs.ctypes.data, len(pairs))
 
 
 class NativeScoring:
@@ -76,6 +101,7 @@ class NativeScoring:
         sizes: GroupNumbers,
         options: bytes,
         own: Sequence[OwnLevel] = (),
+        calibration: bytes = NO_CALIBRATION,
     ) -> NativeScore | None:
         """Return the score of the tokens in ``joined`` by their counts in ``table``, and those in ``own`` models.
 
@@ -84,7 +110,7 @@ class NativeScoring:
         """
         levels = [_contiguous(rows) for rows, _ in own] if own else []
         packed_own = _pack_own(own, levels) if own else b""
-        request, out = _SIZES.pack(*sizes) + options, self._out
+        request, out = _SIZES.pack(*sizes) + options + calibration, self._out
         clues = self._in_table(table.handle, joined, len(joined), request, packed_own, len(own), out, len(out))
         return self._unpack(clues)
 
@@ -95,11 +121,12 @@ class NativeScoring:
         sizes: GroupNumbers,
         options: bytes,
         own: Sequence[OwnLevel] = (),
+        calibration: bytes = NO_CALIBRATION,
     ) -> NativeScore | None:
         """Return the score of the tokens in ``joined`` by their ``counts``, shape (tokens, classes)."""
         rows, levels = _contiguous(counts), [_contiguous(of_level) for of_level, _ in own]
         clues = self._rows(
-            *(joined, len(joined), pointer_to(rows), len(rows), _SIZES.pack(*sizes) + options),
+            *(joined, len(joined), pointer_to(rows), len(rows), _SIZES.pack(*sizes) + options + calibration),
             *(_pack_own(own, levels), len(own), self._out, len(self._out)),
         )
         return self._unpack(clues)
@@ -107,12 +134,14 @@ class NativeScoring:
     def _unpack(self, clues: int) -> NativeScore | None:
         if clues < 0:
             return None
-        log_odds, index_bytes, count_bytes, name_bytes, *groups = _HEAD.unpack_from(self._out)
+        head = _HEAD.unpack_from(self._out)
+        log_odds, index_bytes, count_bytes, name_bytes = head[0], *head[5:8]
         end = _HEAD.size + clues * (index_bytes + _COUNTS * count_bytes + _RATIO_BYTES)
         packed = bytes(self._view[_HEAD.size : end])
         ranking = bytes(self._view[end : end + clues * _PLACE_BYTES + name_bytes])
-        group_tokens = tuple(groups[:_GROUPS]), tuple(groups[_GROUPS:])
-        return log_odds, (packed, clues, index_bytes, count_bytes), ranking, group_tokens
+        group_tokens = head[8 : 8 + _GROUPS], head[8 + _GROUPS :]
+        likelihood = head[1:5] if head[1] else None
+        return log_odds, (packed, clues, index_bytes, count_bytes), ranking, group_tokens, likelihood
 
 
 def _contiguous(rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -125,26 +154,6 @@ def _pack_own(own: Sequence[OwnLevel], rows: Sequence[NDArray[np.int64]]) -> byt
         _OWN_COUNTS.pack(of_level.ctypes.data, len(of_level), *units)
         for (_, units), of_level in zip(own, rows, strict=True)
     )
-
-
-class MeanProbability:
-    """Averages the probability of a message over pairs of temperature and bias, as the calibration needs it.
-
-    See ``native/src/score/calibration.rs``.
-    """
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._function = library.nbn_mean_probability
-        self._function.argtypes = [ctypes.c_double, ctypes.c_char_p, ctypes.c_size_t]
-        self._function.restype = ctypes.c_double
-
-    def __call__(self, log_odds: float, pairs: bytes) -> float:
-        """Return P(spam) for log-odds in nats; not a number where it cannot be computed.
-
-        ``pairs`` are three doubles for each pair: its share, the bias, and twice the temperature.
-        """
-        mean: float = self._function(log_odds, pairs, len(pairs))
-        return mean
 
 
 class NativePosterior:

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nbstream.bayes.calibration import blend_sums
+from nbstream.bayes.calibration import PROBABILITY_BOUNDS, blend_sums
 from nbstream.bayes.clues import Clue, Score, TokenClues
 from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.counts import Totals
 from nbstream.bayes.kinds import KindClassifier, KindScores
 from nbstream.bayes.lesson_weight import lesson_weight
 from nbstream.bayes.multinomial import TokenCounts
-from nbstream.bayes.novelty import CHECK_SUMS, NoveltyDiscount
+from nbstream.bayes.novelty import CHECK_SUMS, Discount, NoveltyDiscount
+from nbstream.engine.score import pack_calibration
 from nbstream.filter.message_counts import MessageCounts, counts_after_lesson
 from nbstream.policy.autolearn import (
     LIMIT_CLUE,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
     from nbstream.bayes.calibration import Calibration
     from nbstream.bayes.classifier import Classifier
-    from nbstream.bayes.novelty import Discount
     from nbstream.filter.message_counts import CountSource
     from nbstream.filter.results import FilterPolicy
     from nbstream.policy.thresholds import ThresholdPolicy
@@ -87,6 +87,7 @@ class Scorer:
         self._classifier = classifier
         self._calibration = calibration
         self._novelty = NoveltyDiscount()
+        self._packed_calibration: tuple[NDArray[np.int64], Totals, NDArray[np.float64], bytes] | None = None
         self._counts = counts
         self._common = parents[0] if parents else counts
         self._own = (*parents[1:], counts) if parents else ()
@@ -157,12 +158,12 @@ class Scorer:
             own = [await self._read_own_level(tokens.all, level) for level in levels] if levels else []
             own_counts = tuple([_token_counts(tokens, level) for level in own]) if own else ()
             totals = counts.totals
-            score = self._classifier.score_in_table(tokens, table, totals, own_counts)
+            sums, people = self._blend(counts.sums(CHECK_SUMS), totals, own)
+            calibration = self._pack_calibration(sums, people)
+            score = self._classifier.score_in_table(tokens, table, totals, own_counts, calibration)
             if score:
-                sums, people = self._blend(counts.sums(CHECK_SUMS), totals, own)
-                probability = self._calibration.probability(score.log_odds, sums, people)
-                if not self._asks_automatic(people, probability):
-                    likelihood = self._likelihood(score, probability, sums, people)
+                likelihood = self._likelihood_of(score, sums, people)
+                if not self._asks_automatic(people, likelihood.full):
                     prequential_scores = (
                         await self.prequential_scores() if self.has_budgets else self._no_prequential_scores
                     )
@@ -215,9 +216,9 @@ class Scorer:
             messages = tuple(state.learned[label] for label in CLASSES)
             token_counts = _counts_of_both(token_counts, automatic, messages)
             people, automatic = token_counts.totals, None
-        score = self._classifier.score(tokens, token_counts, own)
-        probability = self._calibration.probability(score.log_odds, sums, people)
-        likelihood = self._likelihood(score, probability, sums, people)
+        score = self._classifier.score(tokens, token_counts, own, self._pack_calibration(sums, people))
+        likelihood = self._likelihood_of(score, sums, people)
+        probability = likelihood.full
         if automatic and not is_settled(probability):
             token_counts = _counts_of_both(token_counts, automatic, common.totals.messages)
             by_both = self._classifier.score(tokens, token_counts, own)
@@ -233,6 +234,26 @@ class Scorer:
             likelihood = of_both._replace(probability=limited)
         use = self._use_of(counts.own)
         return self._decide(message_key, score, likelihood, state, common.prequential_scores, use)
+
+    def _pack_calibration(self, sums: NDArray[np.int64], people: Totals) -> bytes:
+        """Return what the native library needs for P(spam): the same until something is learned."""
+        last = self._packed_calibration
+        if last is None or last[0] is not sums or last[1] is not people:
+            pairs = self._calibration.pairs(sums)
+            divisor, of_spam = self._calibration.divisor(people), self._novelty.of_spam(sums)
+            packed = pack_calibration(pairs, divisor, PROBABILITY_BOUNDS, of_spam)
+            last = self._packed_calibration = sums, people, pairs, packed
+        return last[3]
+
+    def _likelihood_of(self, score: Score, sums: NDArray[np.int64], people: Totals) -> _Likelihood:
+        """Return P(spam) as the native library has computed it, or as Python does."""
+        if score.likelihood is None:
+            probability = self._calibration.probability(score.log_odds, sums, people)
+            return self._likelihood(score, probability, sums, people)
+        probability, full, left, deviations = score.likelihood
+        if not deviations:
+            return _Likelihood(probability, full)
+        return _Likelihood(probability, full, Discount(left, score.log_odds, deviations, score.group_tokens))
 
     def _likelihood(
         self, score: Score, probability: float, sums: NDArray[np.int64], totals: Totals

@@ -1,17 +1,16 @@
 //! The C functions of `score`.
 
-use std::panic::catch_unwind;
-
 use super::table::{answer, room, split_names, table, values, TableHandle};
 use crate::score::blend::{OwnLevel, Strength};
-use crate::score::calibration::{mean_probability, shares, Grid, Pair, MIN_SHARE};
+use crate::score::calibration::{shares, Grid, Pair, MIN_SHARE};
 use crate::score::clues::strength_order;
+use crate::score::likelihood::{likelihood, Calibration, Likelihood};
 use crate::score::multinomial::Totals;
 use crate::score::packed_clues::pack;
-use crate::score::{score, Request, GROUPS};
+use crate::score::{score, Request, Score, GROUPS};
 use crate::table::{Counts, TableError};
+use crate::tokens::token_groups::NOVELTY_GROUPS;
 
-const WORD_BYTES: usize = 8;
 const LEFT_TO_PYTHON: i64 = -9;
 
 /// How a message is to be scored, as the header file gives it.
@@ -27,6 +26,13 @@ pub struct ScoreRequest {
     prior: f64,
     occurrences: f64,
     per_probability: f64,
+    divisor: f64,
+    bounds: [f64; 2],
+    mean: f64,
+    deviation: f64,
+    group_tokens: [f64; NOVELTY_GROUPS],
+    pairs: *const Pair,
+    pair_count: u64,
 }
 
 /// The counts of a message in an own model, as the header file gives them.
@@ -59,7 +65,8 @@ unsafe fn own_levels<'a>(own: *const OwnCounts, levels: usize) -> Vec<OwnLevel<'
 /// Looks up the tokens in `joined` in a table and scores the message. Returns the number of clues.
 ///
 /// # Safety
-/// `handle` is open, `joined` has `length` bytes, `own` is as `own_levels` says, and `out` has room for `capacity` bytes.
+/// `handle` is open, `joined` has `length` bytes, `own` is as `own_levels` says, `request` points to so many pairs as it
+/// says, and `out` has room for `capacity` bytes.
 #[no_mangle]
 pub unsafe extern "C" fn nbn_score_in_table(
     handle: *const TableHandle,
@@ -81,20 +88,22 @@ pub unsafe extern "C" fn nbn_score_in_table(
             )
         };
         // SAFETY: likewise.
-        let (own, out) = unsafe { (own_levels(own, levels), room(out, capacity)) };
+        let (own, out, pairs) = unsafe {
+            let pairs = values(request.pairs, request.pair_count as usize);
+            (own_levels(own, levels), room(out, capacity), pairs)
+        };
         let names = split_names(joined, request.tokens()?)?;
         let mut rows = vec![[0; 2]; names.len()];
         table.look_up(&names, &mut rows);
         drop(table); // others may use it from here on
-        request.answer(&names, &rows, &own, out)
+        request.answer(&names, &rows, &own, pairs, out)
     })
 }
 
 /// Scores a message by the counts of its tokens, `rows`. Returns the number of clues.
 ///
 /// # Safety
-/// `joined` has `length` bytes, `rows` has two words for each of `count` tokens, `own` is as `own_levels` says, and `out`
-/// has room for `capacity` bytes.
+/// `rows` has two words for each of `count` tokens, and the rest is as in `nbn_score_in_table`.
 #[no_mangle]
 pub unsafe extern "C" fn nbn_score_rows(
     joined: *const u8,
@@ -114,36 +123,16 @@ pub unsafe extern "C" fn nbn_score_rows(
         // SAFETY: likewise; Python's bytes need not be aligned.
         let request = unsafe { request.read_unaligned() };
         // SAFETY: likewise.
-        let (own, out) = unsafe { (own_levels(own, levels), room(out, capacity)) };
+        let (own, out, pairs) = unsafe {
+            let pairs = values(request.pairs, request.pair_count as usize);
+            (own_levels(own, levels), room(out, capacity), pairs)
+        };
         let names = split_names(joined, request.tokens()?)?;
-        request.answer(&names, rows, &own, out)
+        request.answer(&names, rows, &own, pairs, out)
     })
 }
 
-/// Returns P(spam) for these log-odds, averaged over the pairs in `pairs`; no number where that is not finite.
-///
-/// # Safety
-/// `pairs` has `length` bytes.
-#[no_mangle]
-pub unsafe extern "C" fn nbn_mean_probability(
-    log_odds: f64,
-    pairs: *const u8,
-    length: usize,
-) -> f64 {
-    // SAFETY: by the contract of this function.
-    let pairs = unsafe { values(pairs, length) };
-    let number = |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().unwrap_or_default());
-    let pairs = pairs.chunks_exact(3 * WORD_BYTES).map(|pair| Pair {
-        share: number(&pair[..WORD_BYTES]),
-        bias: number(&pair[WORD_BYTES..2 * WORD_BYTES]),
-        two_temperatures: number(&pair[2 * WORD_BYTES..]),
-    });
-    catch_unwind(|| mean_probability(log_odds, pairs))
-        .unwrap_or_default()
-        .unwrap_or(f64::NAN)
-}
-
-/// Computes the posterior of the calibration and writes the pairs that count, as `nbn_mean_probability` reads them.
+/// Computes the posterior of the calibration and writes the pairs that count, as a request has them.
 ///
 /// # Safety
 /// `grid` has three words and two for each of `bins`, all `pairs` times; `counts` has two for each bin, and `out` has room
@@ -202,6 +191,7 @@ impl ScoreRequest {
         names: &[&[u8]],
         rows: &[Counts],
         own: &[OwnLevel],
+        pairs: &[Pair],
         out: &mut [u8],
     ) -> Result<i64, TableError> {
         let request = Request {
@@ -222,6 +212,10 @@ impl ScoreRequest {
             Some(score) => score,
             None => return Ok(LEFT_TO_PYTHON),
         };
+        let likelihood = match self.likelihood(names, &score, pairs) {
+            Some(likelihood) => likelihood,
+            None => return Ok(LEFT_TO_PYTHON),
+        };
         let counts: Vec<Counts> = score.indices.iter().map(|&index| rows[index]).collect();
         let clues = pack(&score.indices, &counts, &score.ratios, names.len());
         let order = strength_order(names, &score.indices, &score.ratios);
@@ -230,7 +224,16 @@ impl ScoreRequest {
             .map(|&place| names[score.indices[place]])
             .collect();
         let ranked = ranked.join(&b'\n');
-        let mut answer = score.log_odds.to_le_bytes().to_vec();
+        let Likelihood {
+            probability,
+            full,
+            left,
+            deviations,
+        } = likelihood;
+        let mut answer = Vec::with_capacity(clues.content.len() + ranked.len() + 512);
+        for number in [score.log_odds, probability, full, left, deviations] {
+            answer.extend(number.to_le_bytes());
+        }
         for size in [clues.index_bytes, clues.count_bytes, ranked.len()] {
             answer.extend((size as u32).to_le_bytes());
         }
@@ -246,6 +249,24 @@ impl ScoreRequest {
         answer.extend(ranked);
         write(out, &answer)?;
         Ok(score.indices.len() as i64)
+    }
+}
+
+impl ScoreRequest {
+    /// Returns P(spam), which is 0 where nobody asks for it; nothing where Python has to compute it.
+    fn likelihood(&self, names: &[&[u8]], score: &Score, pairs: &[Pair]) -> Option<Likelihood> {
+        if pairs.is_empty() {
+            return Some(Likelihood::default());
+        }
+        let calibration = Calibration {
+            pairs,
+            divisor: self.divisor,
+            bounds: self.bounds,
+            mean: self.mean,
+            deviation: self.deviation,
+            tokens: self.group_tokens,
+        };
+        likelihood(names, score, self.prior, &calibration)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod blend;
 pub mod calibration;
 pub mod clues;
 pub mod exact_sum;
+pub mod likelihood;
 pub mod multinomial;
 pub mod packed_clues;
 
