@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import resource
@@ -63,6 +64,7 @@ def run(options: argparse.Namespace, output: Output) -> None:
         hints: list[asyncio.Task[None]] = []
 
         def ready(addresses: ListenAddresses) -> None:
+            gc.freeze()  # this stays: to look for garbage in it would hold the interpreter lock for 12 ms
             if options.hints:
                 output.show(first_steps(settings, options, addresses), styled=True)
                 hints.append(asyncio.create_task(show_page_link(settings, addresses, output), name="page link"))
