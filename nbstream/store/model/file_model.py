@@ -1,10 +1,10 @@
 """A model in one file: what a ``Model`` does for the filter, with SQLite in place of Redis.
 
-Rules: the same lessons give the same counts as in Redis, to the last digit. A lesson is one transaction, and it is
-on the disk when ``commit_lessons`` returns. Several processes may use one file: each look-up sees all lessons that
-are committed, and writers wait for each other. A file has no false-positive budgets. It belongs on a local disk,
-because SQLite relies on its locks (https://sqlite.org/wal.html). A file that is made here is readable by its owner
-alone, because it has words of private mail. A file without a single byte is taken for a new one.
+Rules: the same lessons give the same counts as in Redis, to the last digit. A batch of lessons is one transaction,
+which is on the disk when ``commit_lessons`` returns. Several processes may use one file: each look-up sees all
+lessons that are committed, and writers wait for each other. A file has no false-positive budgets. It belongs on a
+local disk, because SQLite relies on its locks (https://sqlite.org/wal.html). A file that is made here is readable
+by its owner alone, because it has words of private mail. A file without a single byte is taken for a new one.
 """
 
 from __future__ import annotations
@@ -166,33 +166,39 @@ class FileModel:
     async def commit_lessons(self, batch: LessonBatch) -> list[bytes | LedgerConflict]:
         """Commit the lessons of a batch, all in one transaction."""
         with self._transaction("IMMEDIATE"):
-            return [self._replace(lesson.message_key, lesson.old, lesson.new) for lesson in batch.lessons]
+            return self._replace([(lesson.message_key, lesson.old, lesson.new) for lesson in batch.lessons])
 
     async def commit_lesson(
         self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None, note: LessonNote
     ) -> bytes | LedgerConflict:
         """Replace ``old`` by ``new``; return the id of the change, or what the ledger holds instead of ``old``."""
         with self._transaction("IMMEDIATE"):
-            return self._replace(message_key, old, new)
+            return self._replace([(message_key, old, new)])[0]
 
     def _replace(
-        self, message_key: str, old: LedgerEntry | None, new: LedgerEntry | None
-    ) -> bytes | LedgerConflict:
-        present = self._entry(message_key)
-        if (present.version if present else None) != (old.version if old else None):
-            return LedgerConflict(present)
+        self, lessons: Sequence[tuple[str, LedgerEntry | None, LedgerEntry | None]]
+    ) -> list[bytes | LedgerConflict]:
+        """Replace the old entry of each of these messages by the new one; the counts are read and written once."""
+        answers: dict[str, bytes | LedgerConflict] = {}
+        for message_key, old, _ in lessons:
+            present = self._entry(message_key)
+            if (present.version if present else None) != (old.version if old else None):
+                answers[message_key] = LedgerConflict(present)
+        changed = [lesson for lesson in lessons if lesson[0] not in answers]
         totals, changes = self._totals()
-        entries = [entry for entry in (old, new) if entry]
+        entries = [entry for _, *both in changed for entry in both if entry]
         names = list({name: None for entry in entries for name in (*entry.tokens, *dict(entry.sums))})
         columns = tuple(dict.fromkeys([*totals.columns, *[entry.column for entry in entries]]))
         counts, rows = ClassCounts(columns), self._rows(names, columns)
         counts.set_counts(names, rows)
         counts.set_totals(totals)
-        apply_lesson(counts, old, new)
+        for number, (message_key, old, new) in enumerate(changed, start=changes + 1):
+            apply_lesson(counts, old, new)
+            answers[message_key] = _change_id(number)
+            self._write_entry(message_key, new, _change_id(number))
         self._write_rows(names, columns, rows, counts.look_up_columns(names))
-        self._write_entry(message_key, new, change := _change_id(changes + 1))
-        self._write_totals(counts.column_totals, changes + 1)
-        return change
+        self._write_totals(counts.column_totals, changes + len(changed))
+        return [answers[message_key] for message_key, _, _ in lessons]
 
     def _rows(self, names: Sequence[bytes], columns: Sequence[str]) -> NDArray[np.int64]:
         places = {column: place for place, column in enumerate(columns)}
@@ -213,11 +219,12 @@ class FileModel:
         self, names: Sequence[bytes], columns: Sequence[str], old: NDArray[np.int64], new: NDArray[np.int64]
     ) -> None:
         """Replace the ``old`` counts of these names by ``new`` ones; a count of 0 has no row."""
-        changed = [(names[row], columns[column], int(new[row, column])) for row, column in np.argwhere(new != old)]
-        self._database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", changed)
-        self._database.executemany(
-            "DELETE FROM counts WHERE name = ? AND class = ? AND count = ? AND NOT count", changed
-        )
+        places, counts = np.argwhere(new != old).tolist(), new[new != old].tolist()
+        changed = [(names[row], columns[place], count) for (row, place), count in zip(places, counts, strict=True)]
+        present = [row for row in changed if row[2]]
+        self._database.executemany("INSERT OR REPLACE INTO counts VALUES (?, ?, ?)", present)
+        gone = [row[:2] for row in changed if not row[2]]
+        self._database.executemany("DELETE FROM counts WHERE name = ? AND class = ?", gone)
 
     def _totals(self) -> tuple[Totals, int]:
         """Return the totals, and the number of changes."""

@@ -19,10 +19,12 @@ from nbstream.errors import StoreIncompatible, StoreUnavailable
 from nbstream.store.model.file_model import FileModel
 from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.memory_model import MemoryModel
+from nbstream.store.model.scripts import Lesson, LessonBatch
 from tests.harness.lessons import MESSAGES, NOTE, SUM_NAMES, TOKENS, Step, entry, steps
 
 _PAGE = 4096
 NAMES = [*TOKENS, *SUM_NAMES]
+_LABELS = {"m1": "spam", "m2": "spam", "m3": "ham"}
 
 
 async def learn(model: FileModel | MemoryModel, message: str, label: str | None) -> bytes | LedgerConflict:
@@ -54,6 +56,20 @@ async def test_the_same_lessons_give_the_same_counts_as_in_memory_and_none_when_
     for message in MESSAGES:
         await file.commit_lesson(message, await file.entry(message), None, NOTE)
     assert await state(file) == await state(MemoryModel())
+    file.close()
+
+
+async def test_a_batch_counts_its_lessons_but_for_those_that_conflict(tmp_path: Path) -> None:
+    file, memory = FileModel(tmp_path / "model"), MemoryModel()
+    lessons = [Lesson(key, None, entry(label, TOKENS, 500, [(b"=x", 7)]), NOTE) for key, label in _LABELS.items()]
+    for model in (file, memory):
+        await learn(model, "m2", "ham")
+
+    answers = await file.commit_lessons(LessonBatch(lessons))
+
+    await memory.commit_lessons(LessonBatch([lesson for lesson in lessons if lesson.message_key != "m2"]))
+    assert answers == [b"0-2", LedgerConflict(await file.entry("m2")), b"0-3"]
+    assert await state(file) == await state(memory)
     file.close()
 
 
