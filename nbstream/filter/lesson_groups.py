@@ -2,8 +2,8 @@
 
 Rules:
 
-- Nothing waits for a group to fill. The next one begins when Redis has the lessons before it and their answers
-  have gone out; where a whole group waits already, it is planned meanwhile. Bulk is many lessons at once.
+- Nothing waits for a group to fill. The next one is planned while Redis has the lessons before it, unless as many
+  steps as may be are on their way: what comes by then joins it. Bulk is many lessons at once.
 - A lesson is planned on the counts that were read for its group, plus what was planned before it. What others
   teach meanwhile is missing there.
 - A group is committed in steps, each of which Redis carries out as a whole. The lessons of a step have the same
@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 GROUP_SIZE = 256  # most of the tokens of a mailbox come in several of them; 512 are no faster
 _MAX_WAITING = 1024  # lessons: some 50 MB of tokens
 _ANSWER_SECONDS = 15.0  # a group alone may take two commands of 5 seconds
-_STEPS_AT_ONCE = 4  # of two classes: while some are packed or answered, Redis has another one to do
+_STEPS_AT_ONCE = 3  # of two classes: while some are packed or answered, Redis has another one to do
 _TURNS_BETWEEN = 10  # of the event loop: answers are sent, and what has come meanwhile joins the next group
+_MAX_NAMES_KNOWN = 1 << 14  # of lessons that come one by one: each group copies what is known, 16 bytes a name
 _GROUP_TRIES = 2  # that end in a conflict
 _MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
 
@@ -105,6 +106,8 @@ class LessonGroups:
         self._begun: dict[str, WaitingFeedback] = {}
         """The lessons of the groups that have begun, by message key, until they are answered."""
         self._steps: set[asyncio.Task[None]] = set()
+        self._progress = asyncio.Event()
+        """Set when a lesson comes, and when a step has ended."""
         self._learning: asyncio.Task[None] | None = None
 
     async def learn(self, feedback: Feedback) -> FeedbackResult:
@@ -127,6 +130,7 @@ class LessonGroups:
         loop, are_many = asyncio.get_running_loop(), len(feedbacks) > 1
         added = [WaitingFeedback(feedback, loop.create_future(), are_many) for feedback in feedbacks]
         self._waiting += added
+        self._progress.set()
         if added and self._learning is None:
             self._learning = asyncio.create_task(self._learn_waiting())
             self._tasks.add(self._learning)
@@ -142,8 +146,10 @@ class LessonGroups:
         try:
             while self._waiting or self._steps:
                 stop_if_cancelled()
-                if len(self._waiting) < GROUP_SIZE or self._waiting[0].is_alone:
-                    await self._wait_for_steps(left=0)
+                if not self._waiting:
+                    await self._wait_for_progress()
+                    continue
+                await self._wait_for_steps(left=0 if self._waiting[0].is_alone else _STEPS_AT_ONCE - 1)
                 if group := self._next_group():
                     await self._learn_group(group)
                 else:  # whatever waits is of messages on their way
@@ -238,18 +244,17 @@ class LessonGroups:
         said = [(one.feedback.class_name, entry) for one, entry in entries if entry]
         if changes := [entry.change for class_name, entry in said if entry.column == class_name]:
             await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
-        if not self._steps and not group[0].is_one_of_many:  # of many lessons most tokens are known already
+        is_bulk = group[0].is_one_of_many  # of many lessons most tokens are known already
+        if self._scorer.has_budgets or (len(self._known_counts) > _MAX_NAMES_KNOWN and not is_bulk):
+            await self._wait_for_steps(left=0)
+        if not self._steps and not is_bulk:
             self._known_counts = self._make_known_counts()
-        rows = await self._read_rows([count_names(one.feedback.message.tokens, entry) for one, entry in entries])
+        names = [count_names(one.feedback.message.tokens, entry) for one, entry in entries]
+        rows = await self._known_counts.read_ahead(names) if self._steps else None
+        if rows is None:
+            await self._wait_for_steps(left=0)
+            rows = await self._known_counts.read(names)
         return [(*lesson, of_one) for lesson, of_one in zip(entries, rows, strict=True)]
-
-    async def _read_rows(self, names: Sequence[Sequence[bytes]]) -> Sequence[KnownRows]:
-        if self._steps and not self._scorer.has_budgets:
-            rows = await self._known_counts.read_ahead(names)
-            if rows is not None:
-                return rows
-        await self._wait_for_steps(left=0)
-        return await self._known_counts.read(names)
 
     async def _note_labels(self, group: Sequence[WaitingFeedback]) -> None:
         """Note which messages a user labels in an own model: they are no mail that nobody has labelled."""
@@ -263,12 +268,20 @@ class LessonGroups:
             await self._wait_for_steps(left=_STEPS_AT_ONCE - 1)
             step = asyncio.create_task(self._commit(batch))
             self._steps.add(step)
-            step.add_done_callback(self._steps.discard)
+            step.add_done_callback(self._end_step)
+
+    def _end_step(self, step: asyncio.Task[None]) -> None:
+        self._steps.discard(step)
+        self._progress.set()
 
     async def _wait_for_steps(self, left: int) -> None:
         """Return when at most so many steps are on their way."""
         while len(self._steps) > left:
-            await asyncio.wait(self._steps, return_when=asyncio.FIRST_COMPLETED)
+            await self._wait_for_progress()
+
+    async def _wait_for_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
 
     async def _commit(self, batch: LessonBatch) -> None:
         """Commit the lessons of a step, and answer them once the counts show it."""

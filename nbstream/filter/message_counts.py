@@ -6,15 +6,15 @@ lessons fit between the limit and the largest integer that is exact.
 
 Most tokens of a group of lessons came in one of those before it. So their counts are not read again, but known:
 what was read plus what was learned. Those of the next group can be read while lessons are on their way: its new
-names are none of theirs. Where the totals in Redis are those of no step of our own, somebody else has taught, and
-all are read again.
+names are none of theirs. Where a class has totals in Redis that it has after no step of our own, somebody else has
+taught, and all are read again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -111,7 +111,7 @@ async def learned_by_class(counts: CountSource, kinds: Sequence[str]) -> dict[st
 
 MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
 _NUMBERED_AT_ONCE = 32  # messages: half a millisecond
-_STEPS_ON_THEIR_WAY = 600  # of two groups, where each lesson is a step
+_TOTALS_KNOWN = 1200  # of two classes, and of the steps of two groups, where each lesson is one
 _IN_ANY_CLASS = np.dtype(f"u{len(CLASSES)}")
 """The booleans of all classes as one number: numpy is slow over short rows, and takes twice as long by columns."""
 
@@ -248,8 +248,11 @@ class KnownCounts:
     ) -> None:
         self._make_numbers = make_numbers
         self._read_counts = read_counts
-        self._totals_of_steps = deque[tuple[object, ...]](maxlen=_STEPS_ON_THEIR_WAY)
+        self._totals_of_steps = deque[tuple[object, ...]](maxlen=_TOTALS_KNOWN)
         self._forget()
+
+    def __len__(self) -> int:
+        return len(self._row_numbers)
 
     def _forget(self) -> None:
         self._row_numbers = self._make_numbers()
@@ -261,7 +264,7 @@ class KnownCounts:
         All lessons so far are in Redis.
         """
         self._totals_of_steps.clear()
-        if len(self._row_numbers) > MAX_KNOWN_NAMES:
+        if len(self) > MAX_KNOWN_NAMES:
             self._forget()
         self.end_step()
         rows = await self._read_unknown(names)
@@ -277,10 +280,10 @@ class KnownCounts:
 
         Returns None where it has to wait for them: somebody else may have taught, or too many names are known.
         """
-        return await self._read_unknown(names) if len(self._row_numbers) <= MAX_KNOWN_NAMES else None
+        return await self._read_unknown(names) if len(self) <= MAX_KNOWN_NAMES else None
 
     async def _read_unknown(self, names: Sequence[Sequence[bytes]]) -> Sequence[KnownRows] | None:
-        """Read the counts of new names; return None where the totals are those of no step of the lessons."""
+        """Read the counts of new names; return None where totals are those of no step of the lessons."""
         number, known = self._row_numbers.number, len(self._counts.rows) if self._counts else 0
         rows = list[KnownRows]()
         for of_one in names:
@@ -290,7 +293,7 @@ class KnownCounts:
         unknown = TokenList.from_joined(self._row_numbers.joined(known), len(self._row_numbers) - known)
         counts = await self._read_counts(unknown)
         if self._counts:
-            if _all_totals(counts) not in self._totals_of_steps:
+            if not all(map(self._totals_of_steps.__contains__, _class_totals(counts))):
                 return None
             counts = _join_rows(self._counts, counts)
         self._counts = counts
@@ -314,13 +317,16 @@ class KnownCounts:
     def end_step(self) -> None:
         """Note that Redis may have all lessons so far, and none of those that follow."""
         if self._counts:
-            self._totals_of_steps.append(_all_totals(self._counts))
+            self._totals_of_steps.extendleft(_class_totals(self._counts))
 
 
-def _all_totals(counts: MessageCounts) -> tuple[object, ...]:
-    """Return the totals of all levels: whoever teaches changes some of them."""
-    automatic = counts.autolearned
-    return counts.totals, automatic and automatic.totals, *map(_all_totals, counts.parents)
+def _class_totals(counts: MessageCounts, level: int = 0) -> Iterator[tuple[object, ...]]:
+    """Yield the totals of each class on each level: whoever teaches changes some of them, and in one step."""
+    for totals in (counts.totals, *([counts.autolearned.totals] if counts.autolearned else ())):
+        for column in zip(totals.columns, totals.messages, totals.token_weights, strict=True):
+            yield level, *column
+    for number, parent in enumerate(counts.parents, 1):
+        yield from _class_totals(parent, number)
 
 
 def _as_items(rows: NDArray[np.int64]) -> NDArray[np.void]:
