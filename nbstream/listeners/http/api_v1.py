@@ -83,7 +83,7 @@ class ApiV1:
             Route("GET", "/v1/openapi.json", self._describe, None),
         )
 
-    async def _check(self, request: web.BaseRequest) -> web.Response:
+    async def _check(self, request: web.BaseRequest) -> web.StreamResponse:
         with self._body_reader.reservation() as held:
             content = await self._body_reader.read(request, held)
             handler = self._message_service.message_handler()
@@ -91,14 +91,14 @@ class ApiV1:
             check, _ = await handler.check(message, request.query.getall("recipient", ()))
         return json_response(api_json.check_to_json(check, self._lookups.model_name))
 
-    async def _learn(self, request: web.BaseRequest) -> web.Response:
+    async def _learn(self, request: web.BaseRequest) -> web.StreamResponse:
         labels = request.query.getall("label", [])
         class_names = self._message_service.runtime.spam_filter.policy.class_names
         if len(labels) != 1 or labels[0] not in class_names:
             raise RequestRefused(400, f"label must be one of {', '.join(class_names)}")
         return await self._teach(request, labels[0])
 
-    async def _teach(self, request: web.BaseRequest, label: str | None) -> web.Response:
+    async def _teach(self, request: web.BaseRequest, label: str | None) -> web.StreamResponse:
         with self._body_reader.reservation() as held:
             content = await self._body_reader.read(request, held)
             handler = self._message_service.message_handler()
@@ -107,7 +107,7 @@ class ApiV1:
             lesson = await handler.learn(message, label, actor_of_request(request), user=user)
         return json_response(api_json.lesson_to_json(lesson))
 
-    async def _message(self, request: web.BaseRequest) -> web.Response:
+    async def _message(self, request: web.BaseRequest) -> web.StreamResponse:
         message_id = last_segment(request)
         is_valid = api_json.is_message_id(message_id)
         record = await self._lookups.message_record(message_id) if is_valid else None
@@ -115,10 +115,10 @@ class ApiV1:
             raise RequestRefused(404, "there is no message of this id, or it is not remembered any more")
         return json_response(api_json.message_record_to_json(record))
 
-    async def _model(self, _: web.BaseRequest) -> web.Response:
+    async def _model(self, _: web.BaseRequest) -> web.StreamResponse:
         return json_response(api_json.model_to_json(self._lookups.loaded_model_status()))
 
-    async def _describe(self, _: web.BaseRequest) -> web.Response:
+    async def _describe(self, _: web.BaseRequest) -> web.StreamResponse:
         return json_response(self._document)
 
 

@@ -15,7 +15,7 @@ from nbstream.policy.sender_lists import Sender
 from nbstream.server.connections import Peer
 from nbstream.server.http.access import Role, requesters
 from nbstream.server.http.listener import HealthStatus, Route
-from nbstream.server.http.responses import RequestRefused, json_response
+from nbstream.server.http.responses import TEXT_TYPE, ApiResponse, RequestRefused, json_response
 
 if TYPE_CHECKING:
     from nbstream.server.http.responses import BodyReader
@@ -69,7 +69,7 @@ class RspamdApi:
             Route("GET", "/ready", self._ready, None),
         )
 
-    async def _check(self, request: web.BaseRequest) -> web.Response:
+    async def _check(self, request: web.BaseRequest) -> web.StreamResponse:
         with self._body_reader.reservation() as held:
             content = await self._body_reader.read(request, held, may_be_zstd=True)
             handler = self._message_service.message_handler()
@@ -82,14 +82,14 @@ class RspamdApi:
             edits, acts = header_policy.edits(check), not header_policy.observes
             return json_response(rspamd.check_to_json(check, edits, message, seconds, acts=acts))
 
-    async def _learn_class(self, request: web.BaseRequest) -> web.Response:
+    async def _learn_class(self, request: web.BaseRequest) -> web.StreamResponse:
         label = request.headers.get(rspamd.CLASS_FIELD, "")
         class_names = self._message_service.runtime.spam_filter.policy.class_names
         if label not in class_names:
             raise RequestRefused(400, f"{rspamd.CLASS_FIELD} must be one of {', '.join(class_names)}")
         return await self._learn(request, label)
 
-    async def _learn(self, request: web.BaseRequest, label: str) -> web.Response:
+    async def _learn(self, request: web.BaseRequest, label: str) -> web.StreamResponse:
         with self._body_reader.reservation() as held:
             content = await self._body_reader.read(request, held, may_be_zstd=True)
             handler = self._message_service.message_handler()
@@ -102,31 +102,31 @@ class RspamdApi:
     def _uptime(self) -> float:
         return time.monotonic() - self._started
 
-    async def _stat(self, _: web.BaseRequest) -> web.Response:
+    async def _stat(self, _: web.BaseRequest) -> web.StreamResponse:
         status = self._lookups.loaded_model_status()
         return json_response(rspamd.status_to_json(status, self._version, self._uptime, self._verdicts()))
 
-    async def _auth(self, _: web.BaseRequest) -> web.Response:
+    async def _auth(self, _: web.BaseRequest) -> web.StreamResponse:
         return json_response({"auth": "ok", "version": self._version, "uptime": int(self._uptime)})
 
-    async def _counters(self, _: web.BaseRequest) -> web.Response:
+    async def _counters(self, _: web.BaseRequest) -> web.StreamResponse:
         return json_response(rspamd.counters_to_json(self._verdicts()))
 
-    async def _history(self, _: web.BaseRequest) -> web.Response:
+    async def _history(self, _: web.BaseRequest) -> web.StreamResponse:
         thresholds = self._lookups.loaded_model_status().thresholds
         recent = [message async for message in self._newest_messages(_HISTORY_LENGTH)]
         return json_response(rspamd.history_to_json(recent, thresholds))
 
-    async def _symbols(self, _: web.BaseRequest) -> web.Response:
+    async def _symbols(self, _: web.BaseRequest) -> web.StreamResponse:
         return json_response(rspamd.symbols_to_json())
 
-    async def _ping(self, _: web.BaseRequest) -> web.Response:
-        return web.Response(text="pong\r\n")
+    async def _ping(self, _: web.BaseRequest) -> web.StreamResponse:
+        return ApiResponse(b"pong\r\n", TEXT_TYPE)
 
-    async def _healthy(self, _: web.BaseRequest) -> web.Response:
+    async def _healthy(self, _: web.BaseRequest) -> web.StreamResponse:
         return json_response({"success": True})
 
-    async def _ready(self, _: web.BaseRequest) -> web.Response:
+    async def _ready(self, _: web.BaseRequest) -> web.StreamResponse:
         if not (await self._health()).ready:
             raise RequestRefused(503, "mail cannot be scored and relayed now")
         return json_response({"success": True})

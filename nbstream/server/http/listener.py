@@ -29,7 +29,15 @@ from nbstream.server.http.access import (
     offered_passwords,
     origin_fields,
 )
-from nbstream.server.http.responses import FAULT, RequestRefused, error_problem, json_response, refusal_response
+from nbstream.server.http.responses import (
+    FAULT,
+    TEXT_TYPE,
+    ApiResponse,
+    RequestRefused,
+    error_problem,
+    json_response,
+    refusal_response,
+)
 from nbstream.server.limits import ListenerLimits
 from nbstream.server.message_service import REQUEST_ERRORS
 
@@ -228,7 +236,7 @@ class _SmallReads(asyncio.BufferedProtocol):
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-RequestHandler = Callable[[web.BaseRequest], Awaitable[web.Response]]
+RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HealthStatus(NamedTuple):
@@ -254,8 +262,8 @@ def metrics_route(metrics: Callable[[], bytes]) -> Route:
     """Return the route of ``/metrics``; ``metrics`` returns the text to serve."""
     rendering = _SharedRendering(metrics)
 
-    async def serve(_: web.BaseRequest) -> web.Response:
-        return web.Response(body=await rendering.text(), headers={"Content-Type": METRICS_TYPE})
+    async def serve(_: web.BaseRequest) -> web.StreamResponse:
+        return ApiResponse(await rendering.text(), METRICS_TYPE)
 
     return Route("GET", "/metrics", serve)
 
@@ -285,10 +293,10 @@ class _SharedRendering:
 def health_routes(health: Callable[[], Awaitable[HealthStatus]]) -> Iterable[Route]:
     """Return the routes of ``/healthz`` and ``/readyz``, which need no right: they reveal nothing about mail."""
 
-    async def alive(_: web.BaseRequest) -> web.Response:
-        return web.Response(text="ok\n")
+    async def alive(_: web.BaseRequest) -> web.StreamResponse:
+        return ApiResponse(b"ok\n", TEXT_TYPE)
 
-    async def ready(_: web.BaseRequest) -> web.Response:
+    async def ready(_: web.BaseRequest) -> web.StreamResponse:
         status = await health()
         body = {"ready": status.ready, "degraded": dict(status.degraded)}
         return json_response(body, status=200 if status.ready else 503)
@@ -468,7 +476,7 @@ class HttpListener:
 
     def _refusal(
         self, request: web.BaseRequest, problem: HttpProblem, *, close: bool = False, allow: str | None = None
-    ) -> web.Response:
+    ) -> web.StreamResponse:
         if pages := self._pages_of(request):
             return pages.refusal(request, problem, close=close, allow=allow)
         return refusal_response(request.path, problem, close=close, allow=allow)

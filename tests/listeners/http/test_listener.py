@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
+import re
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from nbstream.server.http.listener import (
     last_segment,
     metrics_route,
 )
+from nbstream.server.http.responses import ApiResponse
 from nbstream.web.forms import FORM_TYPE
 from tests.harness.http_listener import PRIZE, free_socket, open_http
 
@@ -84,8 +86,7 @@ async def test_scrapes_at_the_same_time_share_one_text_which_is_newer_than_all_o
 
     async def scrape() -> bytes:
         response = await route.handler(make_mocked_request("GET", "/metrics"))
-        assert isinstance(response, web.Response)
-        assert isinstance(response.body, bytes)
+        assert isinstance(response, ApiResponse)
         return response.body
 
     assert await asyncio.gather(*(scrape() for _ in range(20))) == [b"1\n"] * 20
@@ -138,6 +139,44 @@ async def test_a_peer_that_is_not_allowed_needs_the_password(headers: dict[str, 
     async with serving([metrics_route(one), *health_routes(healthy)], access) as url:
         assert (await get(f"{url}/metrics", **headers))[0] == code
         assert (await get(f"{url}/healthz", **headers))[0] == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+@pytest.mark.parametrize("connection", ["", "Connection: close\r\n", "Connection: keep-alive\r\n"])
+async def test_an_answer_has_the_very_bytes_that_aiohttp_would_send(
+    method: str, version: str, connection: str
+) -> None:
+    async def own(request: web.BaseRequest) -> web.StreamResponse:
+        return allowing(ApiResponse(b"x" * 100_000, "text/plain; charset=utf-8", 208), request)
+
+    async def of_aiohttp(request: web.BaseRequest) -> web.StreamResponse:
+        return allowing(web.Response(text="x" * 100_000, status=208), request)
+
+    def allowing(answer: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
+        answer.headers["Allow"] = "GET"
+        if request.query:
+            answer.force_close()
+        return answer
+
+    async def sent(where: str, path: str) -> bytes:
+        reader, writer = await asyncio.open_connection(*where.removeprefix("http://").split(":"))
+        writer.write(f"{method} {path} HTTP/{version}\r\nHost: x\r\n{connection}\r\n".encode())
+        answer = await reader.readuntil(b"\r\n\r\n") + await reader.readexactly(0 if method == "HEAD" else 100_000)
+        with suppress(ConnectionError):
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answer += await reader.read()  # where the connection was kept
+        writer.close()
+        return re.sub(rb"(?m)^Date: \w{3}, \d\d \w{3} \d{4} [\d:]{8} GMT\r$", b"Date", answer)
+
+    handlers = {"/own": own, "/aiohttp": of_aiohttp}
+    routes = [Route(verb, path, handlers[path]) for verb in ("GET", "POST") for path in handlers]
+    async with serving([*routes, *health_routes(healthy)]) as url:
+        for query in ("", "?close"):
+            answers = await sent(url, f"/own{query}")
+
+            assert answers.startswith(f"HTTP/{version} 208 Already Reported\r\n".encode())
+            assert answers == await sent(url, f"/aiohttp{query}")
 
 
 async def test_the_routes_are_found_by_path_and_method() -> None:
