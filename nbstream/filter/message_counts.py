@@ -112,6 +112,7 @@ async def learned_by_class(counts: CountSource, kinds: Sequence[str]) -> dict[st
 MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
 _NUMBERED_AT_ONCE = 32  # messages: half a millisecond
 _TOTALS_KNOWN = 1200  # of two classes, and of the steps of two groups, where each lesson is one
+_PLACES_OF_SUMS = {name: place for place, name in enumerate(CHECK_SUMS)}
 _IN_ANY_CLASS = np.dtype(f"u{len(CLASSES)}")
 """The booleans of all classes as one number: numpy is slow over short rows, and takes twice as long by columns."""
 
@@ -203,8 +204,8 @@ def _counts_after_one_entry(counts: MessageCounts, entry: LedgerEntry, sign: int
     rows[:, column] += sign * entry.weight
     new_tokens = _vocabulary_size(rows) - vocabulary_before
     for name, amount in entry.sums:
-        if name in CHECK_SUMS:
-            sums[CHECK_SUMS.index(name), column] += sign * amount
+        if (place := _PLACES_OF_SUMS.get(name)) is not None:
+            sums[place, column] += sign * amount
     totals = counts.totals.with_lesson(column, sign * entry.weight * len(rows), new_tokens, sign)
     return counts.with_counts(rows, sums, totals)
 
