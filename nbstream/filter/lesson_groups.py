@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -213,11 +213,10 @@ class LessonGroups:
                 unchanged.append((lesson, planned))
                 continue
             if not steps[planned.columns].has_room(planned):
-                await self._begin_to_commit(steps)
-                steps.clear()
+                await self._begin_to_commit([steps.pop(planned.columns)])
             self._known_counts.apply_lesson(rows, planned.counts_after)
             steps[planned.columns].add(planned)
-        await self._begin_to_commit(steps)
+        await self._begin_to_commit(steps.values())
         await self._answer_unchanged(unchanged)
 
     async def _read(
@@ -262,9 +261,9 @@ class LessonGroups:
             if self._user_labels and lesson.feedback.class_name is not None:
                 await self._user_labels.add(lesson.key)  # before the lesson: a repeat may change nothing
 
-    async def _begin_to_commit(self, steps: _Steps) -> None:
+    async def _begin_to_commit(self, batches: Iterable[LessonBatch]) -> None:
         self._known_counts.end_step()
-        for batch in steps.values():
+        for batch in batches:
             await self._wait_for_steps(left=_STEPS_AT_ONCE - 1)
             step = asyncio.create_task(self._commit(batch))
             self._steps.add(step)
