@@ -85,12 +85,11 @@ class Filter:
         requested = time.perf_counter()
         if self.parts.check_queue and len(message.raw) <= _THREAD_BYTES:
             await self.parts.check_queue.wait_for_turn()
-        taken, seconds = await self._tokenize(message, requested)
-        started = time.perf_counter()
+        taken, started, tokenized = await self._tokenize(message)
         check = await self._scorer.check_now(taken.key, taken.tokens)
         if self.parts.canaries and self.parts.canaries.redeem(check.id):
             check = check.as_canary()
-        return check, CheckSeconds(seconds.wait, seconds.tokenize, time.perf_counter() - started)
+        return check, CheckSeconds(started - requested, tokenized - started, time.perf_counter() - tokenized)
 
     async def score_tokens(self, message_key: str, tokens: Tokens) -> Check:
         """Return the check of a message that was tokenized before, by the default policy.
@@ -223,20 +222,18 @@ class Filter:
             return message
         if isinstance(message, CheckedMessage):
             return TokenizedMessage(message.key, message.tokens)
-        tokenized, _ = await self._tokenize(message, time.perf_counter())
-        return tokenized
+        return (await self._tokenize(message))[0]
 
-    async def _tokenize(self, message: Message, requested: float) -> tuple[TokenizedMessage, CheckSeconds]:
-        """Return the key, the tokens and the seconds of each stage; the message waited since ``requested``."""
+    async def _tokenize(self, message: Message) -> tuple[TokenizedMessage, float, float]:
+        """Return the key and the tokens, and when that began and ended, in seconds of ``time.perf_counter``."""
         if len(message.raw) > _THREAD_BYTES:
             async with self.parts.large_messages:
-                return await asyncio.to_thread(self._tokenize_now, message, requested)
-        return self._tokenize_now(message, requested)
+                return await asyncio.to_thread(self._tokenize_now, message)
+        return self._tokenize_now(message)
 
-    def _tokenize_now(self, message: Message, requested: float) -> tuple[TokenizedMessage, CheckSeconds]:
+    def _tokenize_now(self, message: Message) -> tuple[TokenizedMessage, float, float]:
         started = time.perf_counter()
-        taken = self.parts.tokenizer.tokenize(message)
-        return taken, CheckSeconds(started - requested, time.perf_counter() - started)
+        return self.parts.tokenizer.tokenize(message), started, time.perf_counter()
 
 
 class MessageRecord(NamedTuple):
