@@ -172,8 +172,8 @@ class _Parts:
         return _lesson_result(await self.filter.unlearn(self.message(content, taught=True), _SOURCE, actor))
 
     async def learned(self) -> dict[Label | Kind, int]:
-        learned = await learned_by_class(self.counts, self.filter.policy.kinds)
-        return cast("dict[Label | Kind, int]", learned)
+        _, totals = await self.counts.look_up_columns(())
+        return cast("dict[Label | Kind, int]", learned_by_class(totals, self.filter.policy.kinds))
 
 
 class _FilterThread:

@@ -16,7 +16,17 @@ PACKAGE = Path(nbstream.__file__).parent
 # The floors of the house, lowest first. A folder imports from lower floors only, and folders on one floor do not
 # import each other; the small modules beside them count as folders.
 LAYERS = [
-    {"addresses", "durable_files", "errors", "findings", "json_text", "mail", "system_users", "threads"},
+    {
+        "addresses",
+        "durable_files",
+        "errors",
+        "findings",
+        "json_text",
+        "mail",
+        "numpy_on_demand",
+        "system_users",
+        "threads",
+    },
     {"engine", "file_locks", "interrupts", "metrics", "settings", "terminal", "tokens"},
     {"bayes", "logs"},
     {"policy"},
@@ -134,6 +144,7 @@ def test_no_other_modules_stand_at_the_top() -> None:
         "json_text",
         "logs",
         "metrics",
+        "numpy_on_demand",
         "spam_filter",
         "system_users",
         "terminal",

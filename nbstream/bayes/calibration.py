@@ -19,14 +19,14 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 from operator import mul
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from nbstream.bayes.counts import SUM_PREFIX, WEIGHT_ONE
 from nbstream.bayes.multinomial import HAM, SPAM, elementwise
 from nbstream.engine.score import NativePosterior
+from nbstream.numpy_on_demand import np
 
 if TYPE_CHECKING:
     import ctypes
@@ -96,9 +96,14 @@ class Calibration:
         self, options: CalibrationOptions = CalibrationOptions(), library: ctypes.CDLL | None = None
     ) -> None:
         self._options = options
-        self._grid = _PosteriorGrid(options, library)
+        self._library = library
         self._last_pairs: tuple[NDArray[np.int64], NDArray[np.float64]] | None = None
         self._pairs: OrderedDict[bytes, NDArray[np.float64]] = OrderedDict()
+
+    @cached_property
+    def _grid(self) -> _PosteriorGrid:
+        """The grid, which most commands do not need."""
+        return _PosteriorGrid(self._options, self._library)
 
     def probability(self, log_odds: float, counts: NDArray[np.int64], totals: Totals) -> float:
         """Return P(spam) for ``log_odds`` in nats.

@@ -13,14 +13,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from nbstream.bayes.clues import GroupTokens, PackedClues, Score, TokenClues, strongest_indices
 from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.multinomial import ALPHA, HAM, SPAM, class_masses, elementwise, log_priors, token_log_ratios
 from nbstream.bayes.novelty import count_group_tokens
 from nbstream.engine.score import NO_CALIBRATION, NativeScoring, pack_options
+from nbstream.numpy_on_demand import np
 
 if TYPE_CHECKING:
     import ctypes

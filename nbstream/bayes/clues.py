@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from heapq import nsmallest
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
-import numpy as np
-
 from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.counts import WEIGHT_ONE, is_sum
 from nbstream.bayes.multinomial import HAM, SPAM, token_log_ratios
+from nbstream.numpy_on_demand import np
 from nbstream.tokens.token_groups import NOVELTY_GROUPS
 
 if TYPE_CHECKING:

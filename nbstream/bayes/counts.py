@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from nbstream.bayes.columns import CLASSES
+from nbstream.numpy_on_demand import np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,6 @@ MAX_COUNT = 2**52
 SUM_PREFIX = b"="
 """The first byte of the name of every sum."""
 
-_NO_ROWS = np.zeros((0, len(CLASSES)), np.int64)
 _ZERO_ROW = 0  # this row stays zero: it holds the counts of every unknown token
 _INITIAL_CAPACITY = 64
 
@@ -166,7 +165,7 @@ class Counts(ABC):
 
     def look_up_with_totals(self, tokens: Sequence[bytes]) -> tuple[NDArray[np.int64], Totals]:
         """Return the counts of ``tokens`` by label, and the totals."""
-        return self.look_up(tokens) if tokens else _NO_ROWS, self._totals_by_label
+        return self.look_up(tokens) if tokens else _no_rows(), self._totals_by_label
 
     def sums(self, names: tuple[bytes, ...]) -> NDArray[np.int64]:
         """Return the counts of these sums by label, shape (names, classes).
@@ -332,6 +331,11 @@ class ClassCounts(Counts):
 def is_sum(name: bytes) -> bool:
     """Return whether ``name`` is the name of a sum and not a token."""
     return name.startswith(SUM_PREFIX) and b":" not in name
+
+
+@cache
+def _no_rows() -> NDArray[np.int64]:
+    return np.zeros((0, len(CLASSES)), np.int64)
 
 
 def rows_by_label(rows: NDArray[np.int64]) -> NDArray[np.int64]:

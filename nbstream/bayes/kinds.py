@@ -15,12 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nbstream.bayes.clues import Clue
 from nbstream.bayes.columns import PLAIN
 from nbstream.bayes.counts import WEIGHT_ONE
 from nbstream.bayes.multinomial import elementwise
+from nbstream.numpy_on_demand import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

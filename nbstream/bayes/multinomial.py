@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from nbstream.bayes.columns import CLASSES
 from nbstream.bayes.counts import WEIGHT_ONE
+from nbstream.numpy_on_demand import np
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,11 +20,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from nbstream.correspondents.sent_mail import read_date, read_message_ids
 from nbstream.mail import header_fields
 from nbstream.mail.addresses import find_addresses
+from nbstream.numpy_on_demand import np
 from nbstream.policy.sender_lists import UNKNOWN_SENDER, read_header
 from nbstream.tokens.tokenizer import Tokenizer
 from nbstream.tokens.tokens import TokenizedMessage

@@ -176,7 +176,7 @@ class ModelLookups(NamedTuple):
     async def learned_by_class(self) -> Mapping[str, int]:
         """Return how many messages each class has learned; nothing without kinds, or before they are loaded."""
         kinds = self.policy().kinds if self.model_state() else ()
-        return await learned_by_class(self.parts.counts, kinds) if kinds else {}
+        return learned_by_class(self.parts.counts.group(automatic=False).column_totals, kinds) if kinds else {}
 
     def autolearned(self) -> Mapping[str, int] | None:
         """Return how many messages of each class were learned without people; None where none are to be."""

@@ -11,9 +11,8 @@ from collections import defaultdict
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nbstream.engine.table import pointer_to
+from nbstream.numpy_on_demand import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,9 +6,8 @@ import ctypes
 import struct
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from nbstream.engine.table import pointer_to
+from nbstream.numpy_on_demand import np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import ctypes
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+from nbstream.numpy_on_demand import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

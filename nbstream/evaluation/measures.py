@@ -18,8 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
+from nbstream.numpy_on_demand import np
 from nbstream.policy.thresholds import binomial_cumulative
 
 if TYPE_CHECKING:

@@ -17,14 +17,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import numpy as np
-
 from nbstream.bayes.columns import CLASSES, PLAIN
 from nbstream.bayes.counts import MAX_COUNT, ClassCounts
 from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS
 from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import CountsFull
+from nbstream.numpy_on_demand import np
 from nbstream.tokens.tokens import TokenList, join_tokens
 
 if TYPE_CHECKING:
@@ -102,9 +101,8 @@ class LessonStore(Protocol):
         """Return the stream id of the last change; it is empty before the first change."""
 
 
-async def learned_by_class(counts: CountSource, kinds: Sequence[str]) -> dict[str, int]:
+def learned_by_class(totals: Totals, kinds: Sequence[str]) -> dict[str, int]:
     """Return how many messages each class has learned: ham of no other kind, the other ``kinds``, and spam."""
-    _, totals = await counts.look_up_columns(())
     learned = dict(zip(totals.columns, totals.messages, strict=True))
     return {name: learned.get(name, 0) for name in (PLAIN, *[kind for kind in kinds if kind != PLAIN], "spam")}
 
@@ -113,8 +111,8 @@ MAX_KNOWN_NAMES = 1 << 18  # some 40 MB; when there are more, all are forgotten
 _NUMBERED_AT_ONCE = 32  # messages: half a millisecond
 _TOTALS_KNOWN = 1200  # of two classes, and of the steps of two groups, where each lesson is one
 _PLACES_OF_SUMS = {name: place for place, name in enumerate(CHECK_SUMS)}
-_IN_ANY_CLASS = np.dtype(f"u{len(CLASSES)}")
-"""The booleans of all classes as one number: numpy is slow over short rows, and takes twice as long by columns."""
+_IN_ANY_CLASS = f"u{len(CLASSES)}"
+"""The type of the booleans of all classes as one number: numpy is slow over short rows, and slower by columns."""
 
 
 class MessageCounts(NamedTuple):

@@ -15,8 +15,6 @@ from dataclasses import replace
 from operator import is_
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from nbstream.bayes.calibration import PROBABILITY_BOUNDS, blend_sums
 from nbstream.bayes.clues import Clue, Score, TokenClues
 from nbstream.bayes.columns import CLASSES
@@ -27,6 +25,7 @@ from nbstream.bayes.multinomial import TokenCounts
 from nbstream.bayes.novelty import CHECK_SUMS, Discount, NoveltyDiscount
 from nbstream.engine.score import pack_calibration
 from nbstream.filter.message_counts import MessageCounts, counts_after_lesson
+from nbstream.numpy_on_demand import np
 from nbstream.policy.autolearn import (
     LIMIT_CLUE,
     counts_implicit_ham,

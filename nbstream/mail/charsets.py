@@ -19,8 +19,6 @@ from contextlib import suppress
 from encodings.aliases import aliases
 from functools import cache, lru_cache
 
-import numpy as np
-
 # Names in mail that Python does not know, or that are used for a larger charset than their name says.
 _ALIASES = {
     "iso-8859-1": "cp1252",  # the WHATWG encoding standard: browsers and mail programs read Latin-1 as 1252
@@ -213,6 +211,8 @@ def _without_wrong_units(content: bytes, codec: str) -> bytes:
     size = _CODE_UNIT_BYTES.get(codec, 0)
     if not size or len(content) <= size:
         return content
+    import numpy as np  # noqa: PLC0415 - few commands need it
+
     units = np.frombuffer(content, f"{'>' if codec.endswith('-be') else '<'}u{size}", len(content) // size)
     if size == 4:
         wrong = (units > sys.maxunicode) | ((units >= 0xD800) & (units < 0xE000))

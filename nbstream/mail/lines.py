@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from io import BytesIO
 
-import numpy as np
-
 
 class ContentBuffer:
     """Collects pieces; ``take`` returns them as one byte string without a copy of them.
@@ -65,6 +63,8 @@ def normalize_line_ends(raw: bytes) -> bytes:
 def _normalize_piece(raw: bytes) -> bytes:
     if b"\r" not in raw:
         return raw.replace(b"\n", b"\r\n")
+    import numpy as np  # noqa: PLC0415 - few commands need it
+
     # Are all line ends CRLF already? Two masks of bytes answer that faster than three counts of the kinds of line
     # ends.
     data = np.frombuffer(raw, np.uint8)
@@ -84,6 +84,8 @@ def replace_leading_dots(content: bytes, dots: bytes) -> bytes:
     the place of 100.
     """
     if len(content) >= _MASKED_BYTES:
+        import numpy as np  # noqa: PLC0415 - few commands need it
+
         data = np.frombuffer(content, np.uint8)
         if b"\x01" not in ((data[1:] == 46) & (data[:-1] == 10)).tobytes():
             return content

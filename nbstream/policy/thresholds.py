@@ -12,9 +12,8 @@ from bisect import bisect_left, bisect_right, insort
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-
 from nbstream.bayes.columns import CLASSES
+from nbstream.numpy_on_demand import np
 from nbstream.policy.verdict import SPAM_THRESHOLD, Thresholds
 
 if TYPE_CHECKING:

@@ -20,10 +20,9 @@ import secrets
 import threading
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nbstream.durable_files import make_file
 from nbstream.errors import ConfigError
+from nbstream.numpy_on_demand import np
 from nbstream.tokens.token_groups import (
     NOVELTY_PRIVATE_PREFIXES,
     OTHER_PRIVATE_PREFIXES,
@@ -165,18 +164,14 @@ def _initial_state(key: bytes, size: int) -> list[NDArray[np.uint64]]:
     return [np.full(size, value, np.uint64) for value in state]
 
 
-_ROTATIONS = {bits: (np.uint64(bits), np.uint64(64 - bits)) for bits in (13, 16, 17, 21, 32)}
-
-
 def _rounds(state: Sequence[NDArray[np.uint64]], rounds: int) -> NDArray[np.uint64]:
     """Do some rounds in place, and return v0 ^ v1 ^ v2 ^ v3 after them."""
     v0, v1, v2, v3 = state
     spare = np.empty_like(v0)
 
     def rotate(values: NDArray[np.uint64], bits: int) -> None:
-        left, right = _ROTATIONS[bits]
-        np.left_shift(values, left, out=spare)
-        np.right_shift(values, right, out=values)
+        np.left_shift(values, bits, out=spare)
+        np.right_shift(values, 64 - bits, out=values)
         np.bitwise_or(values, spare, out=values)
 
     for _ in range(rounds):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, overload
 
-import numpy as np
+from nbstream.numpy_on_demand import np
 
 _LINE_FEED = 10
 

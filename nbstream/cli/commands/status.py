@@ -71,7 +71,7 @@ async def collect_status(settings: Settings) -> dict[str, Any]:
         people, automatic = await model.stored_totals()
         totals = people.by_label
         state = model_state(totals, settings.model.messages_needed, automatic if settings.autolearn else None)
-        learned = await learned_by_class(model, settings.model.kinds)
+        learned = learned_by_class(people, settings.model.kinds)
         kinds = {kind: learned[kind] for kind in settings.model.kinds[1:]}  # without plain ham
         return {
             "model": settings.model.name,

@@ -17,11 +17,10 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-import numpy as np
-
 from nbstream.bayes.columns import is_automatic, label_of
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition, ClassCounts, Totals, rows_by_label
 from nbstream.errors import StoreIncompatible
+from nbstream.numpy_on_demand import np
 from nbstream.policy.settings import MAX_PREQUENTIAL_SCORES
 from nbstream.store.compression import compress
 from nbstream.store.lua import lua_script

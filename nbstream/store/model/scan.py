@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from redis.exceptions import WatchError
 
 from nbstream.bayes.columns import CLASSES
 from nbstream.errors import StoreIncompatible
+from nbstream.numpy_on_demand import np
 from nbstream.policy.thresholds import PrequentialScores
 from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard

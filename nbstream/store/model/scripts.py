@@ -26,12 +26,11 @@ from functools import cached_property
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from nbstream.bayes.columns import CLASSES, automatic_columns, kind_of
 from nbstream.bayes.counts import Totals
 from nbstream.engine.name_numbers import NameNumbers
 from nbstream.errors import StoreIncompatible, StoreUnavailable
+from nbstream.numpy_on_demand import np
 from nbstream.store.compression import compress
 from nbstream.store.model import history, ledger
 from nbstream.store.model.keys import RetentionLimits
@@ -58,7 +57,7 @@ One lesson may change more, as one message may have more tokens.
 _ARRAY_HEADER = struct.Struct(">BI")  # of an array of MessagePack: its type and its length
 _ARRAY_TYPE = 0xDD
 _INTEGER_TYPE = 0xD3
-_INTEGER = np.dtype([("type", "u1"), ("value", ">i8")])
+_INTEGER = "u1, >i8"  # its type and its value
 _COUNTS = b"counts:"
 
 ScriptArguments: TypeAlias = "list[str | bytes | int]"
@@ -119,8 +118,8 @@ class _ColumnSum:
         for number, amount in self.sum_additions:
             amounts[token_count + number] += amount
         integers = np.empty(name_count, dtype=_INTEGER)
-        integers["type"] = _INTEGER_TYPE
-        integers["value"] = amounts
+        integers["f0"] = _INTEGER_TYPE
+        integers["f1"] = amounts
         return _ARRAY_HEADER.pack(_ARRAY_TYPE, name_count) + integers.tobytes()
 
 

@@ -71,7 +71,8 @@ async def site(client: Redis) -> AsyncIterator[Site]:
         return await find_suspects(model, spam_filter.parts.make_scorer(spam_filter.policy), message_keys)
 
     async def by_class() -> Mapping[str, int]:
-        return await learned_by_class(model, ("ham", "newsletter"))
+        people, _ = await model.stored_totals()
+        return learned_by_class(people, ("ham", "newsletter"))
 
     find_rows = RowSearch(client, model.keys, 3600).rows
     views = (
