@@ -692,8 +692,8 @@ async def dot_stuffed_pieces(content: bytes, fields: bytes) -> list[bytes | memo
         return [b"".join((fields, first_dot, replace_leading_dots(content, b".."), end_of_data))]
     stuffed_pieces: list[bytes | memoryview] = [fields]
     view = memoryview(content)
-    for start, end in line_spans(content):
-        if content.startswith(b".", start):
+    for start, end in line_spans(content, len(content)):
+        if content.startswith(b".", start) and content[start - 1 : start] in {b"", b"\n"}:
             stuffed_pieces.append(b".")
         needs_dots = content.find(b"\r\n.", start, end) >= 0
         stuffed_pieces.append(content[start:end].replace(b"\r\n.", b"\r\n..") if needs_dots else view[start:end])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.errors import CheckFailed, MessageLoops, NbstreamError
 from nbstream.mail import header_fields
+from nbstream.mail.lines import line_spans
 from nbstream.policy.envelope import envelope_builder
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME, PolicyVerdict, RecipientCase, group_recipients
 from nbstream.policy.sender_lists import NO_LOOKUP
@@ -260,7 +261,7 @@ async def score_by_models(message: Message, filters: Sequence[Filter]) -> tuple[
 
 def _refuse_loop(content: bytes) -> None:
     """Raise ``MessageLoops`` if the message has come by very many servers."""
-    pieces = header_fields.header_pieces(content, header_fields.body_offset(content))
+    pieces = line_spans(content, header_fields.body_offset(content))
     received = chain.from_iterable(_RECEIVED_FIELD.finditer(b"\n" + content[slice(*piece)]) for piece in pieces)
     if sum(1 for _ in islice(received, _MAX_RECEIVED + 1)) > _MAX_RECEIVED:
         raise MessageLoops(f"the message has more than {_MAX_RECEIVED} Received fields")

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nbstream.delivery.next_hop import SmtpPath
-from nbstream.delivery.smtp_next_hop import NextHopConnection, SmtpNextHop
-from nbstream.mail.lines import PIECE_BYTES, split_at_line_ends
+from nbstream.delivery.smtp_next_hop import NextHopConnection, SmtpNextHop, dot_stuffed_pieces
+from nbstream.mail.lines import PIECE_BYTES
 from tests.harness.scripted import relay_at
 
 lines = st.lists(
@@ -106,13 +106,10 @@ async def test_other_tasks_run_between_two_pieces_of_a_large_message(
     assert max(written.values()) <= PIECE_BYTES
 
 
-@given(st.lists(st.integers(0, 2 * PIECE_BYTES), max_size=5), st.binary(max_size=3))
-@settings(max_examples=10)
-def test_pieces_are_whole_lines_and_all_of_the_content(line_lengths: list[int], rest: bytes) -> None:
-    content = b"".join(b"x" * length + b"\n" for length in line_lengths) + rest
+async def test_no_line_makes_a_piece_large() -> None:
+    content = b".." + b"." * 4 * PIECE_BYTES + b"\r\n.\r\n"
 
-    parts = list(split_at_line_ends(content))
+    pieces = await dot_stuffed_pieces(content, b"")
 
-    assert b"".join(parts) == content
-    assert all(part.endswith(b"\n") for part in parts[:-1])
-    assert all(len(part) > PIECE_BYTES for part in parts[:-1])
+    assert max(map(len, pieces)) <= PIECE_BYTES + 2
+    assert b"".join(pieces) == b"." + content[:-3] + b"..\r\n.\r\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nbstream.mail.lines import PIECE_BYTES, normalize_line_ends, replace_leading_dots
+from nbstream.mail.lines import PIECE_BYTES, normalize_line_ends, replace_leading_dots, split_at_line_ends
 
 
 def test_lone_line_ends_become_crlf_and_crlf_stays() -> None:
@@ -47,3 +47,17 @@ def test_a_dot_that_a_line_begins_with_is_replaced_and_no_other(pieces: list[byt
 
     assert replace_leading_dots(content, b"") == content.replace(b"\r\n.", b"\r\n")
     assert replace_leading_dots(content, b"..") == content.replace(b"\r\n.", b"\r\n..")
+
+
+@given(st.lists(st.integers(0, 2 * PIECE_BYTES + 2), max_size=5), st.binary(max_size=3))
+@example([PIECE_BYTES - 1], b"")
+@settings(max_examples=20)
+def test_pieces_are_whole_lines_as_far_as_lines_are_no_longer(lengths: list[int], rest: bytes) -> None:
+    content = b"".join(b"x" * length + b"\r\n" for length in lengths) + rest
+
+    parts = list(split_at_line_ends(content))
+
+    assert b"".join(parts) == content
+    assert all(len(part) <= PIECE_BYTES + 1 for part in parts)
+    assert all(part.endswith(b"\n") or len(part) == PIECE_BYTES for part in parts[:-1])
+    assert not any(part.endswith(b"\r") for part in parts[:-1])
