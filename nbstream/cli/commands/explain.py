@@ -193,7 +193,7 @@ def _make_rows(explanation: Explanation, limit: int | None) -> list[_Row]:
     if left:
         log_ratio = math.fsum(clue.log_ratio for clue in left)
         numbers = (_format_nats(log_ratio), _format_nats(explanation.score), "", "")
-        rows.append(_Row(log_ratio, numbers, "", f"({len(left)} more)"))
+        rows.append(_Row(log_ratio, numbers, "", f"({len(left)} more clue{'s' * (len(left) > 1)})"))
     return rows
 
 
