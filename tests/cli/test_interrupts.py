@@ -43,10 +43,10 @@ except KeyboardInterrupt:
 
 LOST = """
 import asyncio, os, signal, sys
-from redis.asyncio.connection import AbstractConnection
+from nbstream.store.connection.client import _PrimaryConnection
 from nbstream.cli import main
 
-send, sent = AbstractConnection.send_packed_command, 0
+send, sent = _PrimaryConnection.send_packed_command, 0
 
 async def losing(self, *words, **options):  # as redis-py does in Python 3.11, where it hits the moment
     global sent
@@ -59,7 +59,7 @@ async def losing(self, *words, **options):  # as redis-py does in Python 3.11, w
             pass
     return await send(self, *words, **options)
 
-AbstractConnection.send_packed_command = losing
+_PrimaryConnection.send_packed_command = losing
 sys.exit(main.main())
 """
 
