@@ -160,12 +160,3 @@ def test_a_field_that_nobody_reads_gets_no_tag() -> None:
     assert header_fields.find_value_span(filling + b"Subject: x\r\n\r\n", "subject")
     assert header_fields.find_value_span(filling + b"Subject: not at its end\r\n\r\n", "subject") is None
     assert header_fields.find_value_span(filling + filling + b"Subject: x\r\n\r\n", "subject") is None
-
-
-@pytest.mark.parametrize("before", range(-14, 4))
-def test_a_large_header_loses_the_same_fields_wherever_a_block_ends(before: int) -> None:
-    filling = b"A: " + b"x" * (PIECE_BYTES + before) + b"\r\n"
-
-    raw = filling + b"X-Nbstream: 1\r\n 2\r\nB: 3\r\n 4\r\n" + filling + b"X-Nbstream: 5\r\n\r\nbody"
-
-    assert header_fields.strip_fields(raw, OURS) == filling + b"B: 3\r\n 4\r\n" + filling + b"\r\nbody"
