@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.1  # the longest wait; the shortest is half of it
 _MAX_CONNECTIONS = 32
+_UNSENT_BYTES = 32 << 10  # less than what may be unsent before ``drain`` waits: only then is a timer needed
 _CLIENT = "nbstream-"
 
 
@@ -62,7 +63,7 @@ class PrimaryPool(ConnectionPool):
     async def get_connection(self, *_arguments: Any, **_options: Any) -> Any:
         """Return a connection that is ready for use; an obsolete one is closed and opened anew."""
         try:
-            async with asyncio.timeout(self._timeout if self._free.locked() else None):
+            async with asyncio.timeout(self._timeout) if self._free.locked() else nullcontext():
                 await self._free.acquire()
         except TimeoutError as error:
             raise exceptions.ConnectionError("no connection is free") from error
@@ -168,9 +169,10 @@ class _PrimaryConnection:
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
         try:
-            async with asyncio.timeout(self.socket_timeout):
-                self._writer.writelines([command] if isinstance(command, bytes) else command)
-                await self._writer.drain()
+            self._writer.writelines([command] if isinstance(command, bytes) else command)
+            if self._writer.transport.get_write_buffer_size() > _UNSENT_BYTES:
+                async with asyncio.timeout(self.socket_timeout):
+                    await self._writer.drain()
         except BaseException as error:
             await super().disconnect(nowait=True)  # type: ignore[misc]  # likewise
             if isinstance(error, TimeoutError):
