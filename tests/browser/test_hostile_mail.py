@@ -49,12 +49,11 @@ QUERIES = (
     ("/ui/login", "link to", 200),
     ("/ui/messages", "id sender recipient verdict action policy since until older select", 200),
     ("/ui/quarantine", "sender recipient order before select", 200),
-    ("/ui/teaching", "actor source id", 200),
+    ("/ui/teaching", "actor source id label", 200),
     ("/ui/teaching", "since", 400),
-    ("/ui/teaching", "label", 400),
     ("/ui/teaching", "before", 400),
     ("/ui/senders", "user", 400),
-    ("/ui/undo", "actor source id", 200),
+    ("/ui/undo", "actor source id label", 200),
     ("/ui/undo", "since", 400),
 )
 """Views, the fields of their addresses, and the status of the answer to hostile texts in them.
