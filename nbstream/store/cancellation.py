@@ -9,8 +9,9 @@ from typing import Any
 def stop_if_cancelled() -> None:
     """Raise ``CancelledError`` if the current task was cancelled, although a command swallowed the cancellation.
 
-    redis-py sends through ``asyncio.wait_for``, which in Python 3.11 swallows a cancellation that comes while the
-    bytes are being sent (fixed in 3.12, cpython#86296).
+    A command may have to ask first where the primary is. For that redis-py sends through ``asyncio.wait_for``,
+    which in Python 3.11 swallows a cancellation that comes while the bytes are being sent (fixed in 3.12,
+    cpython#86296).
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():
