@@ -2,8 +2,8 @@
 
 Rules:
 
-- Nothing waits for a group to fill. The next one is planned while Redis has the lessons before it, unless as many
-  steps as may be are on their way: what comes by then joins it. Bulk is many lessons at once.
+- Nothing waits for a group to fill. Lessons are planned while Redis has those before them, and are committed when
+  it has made these, or when a step is full: what comes by then joins it. Bulk is many lessons at once.
 - A lesson is planned on the counts that were read for its group, plus what was planned before it. What others
   teach meanwhile is missing there.
 - A group is committed in steps, each of which Redis carries out as a whole. The lessons of a step have the same
@@ -45,7 +45,6 @@ GROUP_SIZE = 256  # most of the tokens of a mailbox come in several of them; 512
 _MAX_WAITING = 1024  # lessons: some 50 MB of tokens
 _ANSWER_SECONDS = 15.0  # a group alone may take two commands of 5 seconds
 _STEPS_AT_ONCE = 3  # of two classes: while some are packed or answered, Redis has another one to do
-_TURNS_BETWEEN = 10  # of the event loop: answers are sent, and what has come meanwhile joins the next group
 _MAX_NAMES_KNOWN = 1 << 14  # of lessons that come one by one: each group copies what is known, 16 bytes a name
 _GROUP_TRIES = 2  # that end in a conflict
 _MAX_CONFLICTS = 20  # of one lesson, each with somebody else who was faster
@@ -105,6 +104,8 @@ class LessonGroups:
         self._waiting: deque[WaitingFeedback] = deque()
         self._begun: dict[str, WaitingFeedback] = {}
         """The lessons of the groups that have begun, by message key, until they are answered."""
+        self._planned: _Steps = defaultdict(self._make_batch)
+        """The steps that have not begun."""
         self._steps: set[asyncio.Task[None]] = set()
         self._progress = asyncio.Event()
         """Set when a lesson comes, and when a step has ended."""
@@ -144,23 +145,22 @@ class LessonGroups:
     async def _learn_waiting(self) -> None:
         """Teach until no lesson waits. What waits when this task is cancelled, as at the end, is refused."""
         try:
-            while self._waiting or self._steps:
+            while self._waiting or self._planned or self._steps:
                 stop_if_cancelled()
-                if not self._waiting:
-                    await self._wait_for_progress()
-                    continue
-                await self._wait_for_steps(left=0 if self._waiting[0].is_alone else _STEPS_AT_ONCE - 1)
-                if group := self._next_group():
+                has_to_wait = self._waiting and self._waiting[0].is_alone and (self._planned or self._steps)
+                if group := () if has_to_wait else self._next_group():
                     await self._learn_group(group)
-                else:  # whatever waits is of messages on their way
-                    await self._wait_for_steps(left=0)
-                for _ in range(_TURNS_BETWEEN if self._waiting else 0):
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)  # what has come meanwhile joins the same steps
+                elif self._planned and not self._steps:
+                    await self._begin_planned()
+                elif self._steps:
+                    await self._wait_for_progress()
         finally:
             self._learning = None
             for step in tuple(self._steps):
                 await cancel_and_wait(step)
             self._known_counts = self._make_known_counts()
+            self._planned.clear()
             left = [*self._begun.values(), *self._waiting]
             self._waiting.clear()
             for lesson in left:
@@ -186,14 +186,13 @@ class LessonGroups:
         return group
 
     async def _learn_group(self, group: Sequence[WaitingFeedback]) -> None:
-        """Plan the lessons of a group one after another, and begin to commit them."""
+        """Plan the lessons of a group one after another, and begin to commit the steps that are full."""
         try:
             to_plan = await self._read(group)
         except Exception as error:  # noqa: BLE001 - it is the answer to those who wait
             for lesson in group:
                 self._fail(lesson, error)
             return
-        steps: _Steps = defaultdict(self._make_batch)
         unchanged: list[tuple[WaitingFeedback, FeedbackResult]] = []
         for i, (lesson, entry, rows) in enumerate(to_plan):
             if i:
@@ -212,11 +211,12 @@ class LessonGroups:
             if isinstance(planned, FeedbackResult):
                 unchanged.append((lesson, planned))
                 continue
-            if not steps[planned.columns].has_room(planned):
-                await self._begin_to_commit([steps.pop(planned.columns)])
+            if not self._planned[planned.columns].has_room(planned):
+                await self._begin_to_commit([self._planned.pop(planned.columns)])
             self._known_counts.apply_lesson(rows, planned.counts_after)
-            steps[planned.columns].add(planned)
-        await self._begin_to_commit(steps.values())
+            self._planned[planned.columns].add(planned)
+        if group[0].is_alone:
+            await self._begin_planned()
         await self._answer_unchanged(unchanged)
 
     async def _read(
@@ -245,13 +245,14 @@ class LessonGroups:
             await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
         is_bulk = group[0].is_one_of_many  # of many lessons most tokens are known already
         if self._scorer.has_budgets or (len(self._known_counts) > _MAX_NAMES_KNOWN and not is_bulk):
-            await self._wait_for_steps(left=0)
-        if not self._steps and not is_bulk:
+            await self._end_steps()
+        names, rows = [count_names(one.feedback.message.tokens, entry) for one, entry in entries], None
+        if self._planned or self._steps:
+            rows = await self._known_counts.read_ahead(names)
+        elif not is_bulk:
             self._known_counts = self._make_known_counts()
-        names = [count_names(one.feedback.message.tokens, entry) for one, entry in entries]
-        rows = await self._known_counts.read_ahead(names) if self._steps else None
         if rows is None:
-            await self._wait_for_steps(left=0)
+            await self._end_steps()
             rows = await self._known_counts.read(names)
         return [(*lesson, of_one) for lesson, of_one in zip(entries, rows, strict=True)]
 
@@ -261,9 +262,13 @@ class LessonGroups:
             if self._user_labels and lesson.feedback.class_name is not None:
                 await self._user_labels.add(lesson.key)  # before the lesson: a repeat may change nothing
 
-    async def _begin_to_commit(self, batches: Iterable[LessonBatch]) -> None:
+    async def _begin_planned(self) -> None:
+        planned, self._planned = self._planned, defaultdict(self._make_batch)
+        await self._begin_to_commit(planned.values())
+
+    async def _begin_to_commit(self, steps: Iterable[LessonBatch]) -> None:
         self._known_counts.end_step()
-        for batch in batches:
+        for batch in steps:
             await self._wait_for_steps(left=_STEPS_AT_ONCE - 1)
             step = asyncio.create_task(self._commit(batch))
             self._steps.add(step)
@@ -272,6 +277,11 @@ class LessonGroups:
     def _end_step(self, step: asyncio.Task[None]) -> None:
         self._steps.discard(step)
         self._progress.set()
+
+    async def _end_steps(self) -> None:
+        """Return when Redis has made all that is planned."""
+        await self._begin_planned()
+        await self._wait_for_steps(left=0)
 
     async def _wait_for_steps(self, left: int) -> None:
         """Return when at most so many steps are on their way."""
