@@ -19,7 +19,7 @@ from tests.harness.smtp_listener import HAM, SPAM
 SETTINGS = DEPLOY / "before-queue" / "nbstream.yaml"
 SENDER = "someone@elsewhere.example"
 PRIZE = "Subject: m-{}\nFrom: win@example.com\n\nClaim your free prize now, winner\n"
-LUNCH = "Subject: m-{}\nFrom: ann@example.org\n\nShall we have lunch on Friday?\n"
+LUNCH = "Subject: m-{}\nFrom: bob@example.org\n\nShall we have lunch on Friday?\n"
 
 
 @dataclass(slots=True)
