@@ -26,7 +26,6 @@ from nbstream.cli.exit_codes import EX_SOFTWARE
 from nbstream.errors import NbstreamError
 from nbstream.filter import TokenizedMessage
 from nbstream.mail.forwards import original_of
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import pack_tokens
 
 if TYPE_CHECKING:
@@ -172,7 +171,6 @@ async def _read_from_pipe(pipe: BinaryIO, child: int) -> AsyncGenerator[MessageC
     try:
         last = False
         while not last:
-            stop_if_cancelled()  # reading would not notice it for as long as nothing comes
             size = await stream.readexactly(_SIZE_BYTES)
             packed = await stream.readexactly(int.from_bytes(size, "big"))
             chunk: MessageChunk = pickle.loads(packed)  # noqa: S301 - our own child process wrote it

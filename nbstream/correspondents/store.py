@@ -27,7 +27,6 @@ from nbstream.correspondents.facts import (
 from nbstream.correspondents.sent_mail import SentMail, read_sent
 from nbstream.errors import StoreUnavailable
 from nbstream.mail.addresses import canonical_address
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.follower.follower import Followed
 from nbstream.store.redis_errors import readable_replies, store_errors
 
@@ -63,7 +62,6 @@ class CorrespondentStore:
         """Yield all entries of the stream, with their ids."""
         start = b"-"
         while True:
-            stop_if_cancelled()
             with store_errors(), readable_replies():
                 entries: Any = await self._client.xrange(self.key, min=start, count=_READ_COUNT)
             for entry in entries:

@@ -99,9 +99,8 @@ class Reloader:
     async def _read(self) -> Settings:
         loop = asyncio.get_running_loop()
         try:
-            return await asyncio.wait_for(
-                loop.run_in_executor(self._read_executor, _load_settings, self._file), READ_SECONDS
-            )
+            async with asyncio.timeout(READ_SECONDS):
+                return await loop.run_in_executor(self._read_executor, _load_settings, self._file)
         except TimeoutError:
             raise ConfigError(f"{self._file}: not read within {READ_SECONDS:g} s") from None
 

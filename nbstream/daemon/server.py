@@ -154,7 +154,8 @@ class Server:
             await self._drain(parts)
             await parts.spam_filter.wait_for_lesson_groups(_WRITE_SECONDS)
             with suppress(TimeoutError):
-                await asyncio.wait_for(parts.recent_messages.wait_until_written(), _WRITE_SECONDS)
+                async with asyncio.timeout(_WRITE_SECONDS):
+                    await parts.recent_messages.wait_until_written()
             await parts.background.stop()
             await parts.own_models.close()
 

@@ -276,7 +276,8 @@ class Supervisor(MainProcess):
             else:
                 _log.info("worker drained; starting another one", extra=fields)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._stop.wait()
 
     async def _run_worker(self, worker: Worker, sockets: ListenerSockets, on_ready: Callable[[], None]) -> str:
         """Run one process of the worker, and return how it ended: "" for a drain.

@@ -31,7 +31,6 @@ from nbstream.mail.lines import normalize_line_ends
 from nbstream.mail.message import Message
 from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.policy.verdict import Thresholds, Verdict
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.recent.checked_messages import CheckedMessage
 from nbstream.tokens.tokenizer import Tokenizer
 
@@ -245,7 +244,6 @@ async def evaluate(
         )
         known_domains.add(domain)
         await asyncio.sleep(0)  # with counts in memory nothing else waits, and Ctrl-C could not interrupt the run
-        stop_if_cancelled()
     return EvaluationResult(tuple(rows), seconds, learned, learned_tokens, autolearned, labels, first_verdict)
 
 

@@ -32,7 +32,7 @@ from nbstream.errors import CountsFull, NbstreamError, StoreIncompatible, StoreU
 from nbstream.filter.lesson_plan import Feedback, LessonPlanner, PlannedLesson
 from nbstream.filter.message_counts import KnownCounts, count_names
 from nbstream.filter.results import FeedbackOutcome, FeedbackResult
-from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
+from nbstream.store.cancellation import cancel_and_wait
 from nbstream.store.model.ledger import LedgerConflict, LedgerEntry
 from nbstream.store.model.scripts import LessonBatch
 
@@ -146,7 +146,6 @@ class LessonGroups:
         """Teach until no lesson waits. What waits when this task is cancelled, as at the end, is refused."""
         try:
             while self._waiting or self._planned or self._steps:
-                stop_if_cancelled()
                 has_to_wait = self._waiting and self._waiting[0].is_alone and (self._planned or self._steps)
                 if group := () if has_to_wait else self._next_group():
                     await self._learn_group(group)

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import LedgerEntry
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ async def find_suspects(model: LessonStore, scorer: Scorer, message_keys: Iterab
             if suspect.doubt >= MIN_DOUBT and not check.state.is_learning:
                 suspects.append(suspect)
             await asyncio.sleep(0)
-            stop_if_cancelled()
     return suspects
 
 

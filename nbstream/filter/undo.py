@@ -18,7 +18,6 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.history import UNDO_SOURCE, LessonNote
 
 if TYPE_CHECKING:
@@ -181,7 +180,6 @@ async def undo_changes(
     """
     counts: Counter[UndoOutcome] = Counter()
     for key, message_changes in changes.items():
-        stop_if_cancelled()
         message_undo = await prepare_undo(model, key, message_changes)
         outcome, why = UndoOutcome.WOULD_BE_TAKEN_BACK, ""
         if actor is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from nbstream.errors import ConfigError, NbstreamError, StoreIncompatible
 from nbstream.store.backoff import REDIS_WAITS, RESTART_WAITS, Backoff
-from nbstream.store.cancellation import cancel_and_wait, stop_if_cancelled
+from nbstream.store.cancellation import cancel_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -68,7 +68,6 @@ class BackgroundTasks:
                 else:
                     self._note_success(name)
                     backoff.reset()
-                stop_if_cancelled()
                 await asyncio.sleep(pause)
 
         self.start(name, repeat)
@@ -92,7 +91,6 @@ class BackgroundTasks:
     async def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         backoff = Backoff(RESTART_WAITS)
         while True:
-            stop_if_cancelled()
             started = time.monotonic()
             try:
                 await run()

@@ -41,28 +41,6 @@ except KeyboardInterrupt:
     print("ended", flush=True)
 """
 
-LOST = """
-import asyncio, os, signal, sys
-from nbstream.store.connection.client import _PrimaryConnection
-from nbstream.cli import main
-
-send, sent = _PrimaryConnection.send_packed_command, 0
-
-async def losing(self, *words, **options):  # as redis-py does in Python 3.11, where it hits the moment
-    global sent
-    sent += 1
-    if sent == 12:
-        os.kill(os.getpid(), signal.SIGINT)
-        try:
-            await asyncio.sleep(60)
-        except asyncio.CancelledError:
-            pass
-    return await send(self, *words, **options)
-
-_PrimaryConnection.send_packed_command = losing
-sys.exit(main.main())
-"""
-
 
 def done(script: str, *, ignored: bool = False) -> tuple[int, str, str]:
     """A script with Ctrl-C as on a terminal, or ``ignored`` as in the background: exit code, output, errors."""
@@ -83,22 +61,6 @@ def test_the_second_ends_it_at_once_without_a_word() -> None:
     ending = "os.kill(os.getpid(), signal.SIGINT); await asyncio.Event().wait()"
 
     assert done(RUNNING.format(ending=ending)) == (-signal.SIGINT, "ending\n", "")
-
-
-def test_it_ends_a_command_that_redis_hides_it_from(own_redis: RedisServer, tmp_path: Path) -> None:
-    config, box = tmp_path / "nb.yaml", tmp_path / "box"
-    config.write_text(f"state_dir: {tmp_path}\nredis: {{url: '{own_redis.url}'}}\n")
-    box.mkdir()
-    for number in range(50):
-        (box / f"{number}.eml").write_text(f"Subject: number {number}\n\nHello\n")
-    program = ["env", "--default-signal=INT", sys.executable]
-    subprocess.run([*program, "-m", "nbstream.cli", "learn", "-c", config, "ham", box], check=True, timeout=60)
-    words = [*program, "-c", LOST, "undo", "-c", str(config), "--yes", "--since", "1h"]
-
-    result = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_SECONDS, check=False)
-
-    assert (result.returncode, result.stderr) == (EX_INTERRUPTED, "")
-    assert "changes:" not in result.stdout
 
 
 def test_it_ends_a_command_that_waits_for_something_to_read(shared_redis: RedisServer, tmp_path: Path) -> None:

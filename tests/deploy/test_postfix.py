@@ -179,7 +179,12 @@ def test_a_stranger_is_refused_at_every_spelling_of_a_feedback_address(site: Sit
 
 def test_a_client_of_the_own_networks_teaches(site: Site) -> None:
     before = site.learned("spam")
-    site.send(FRIEND, "spam@nbstream.invalid", "Subject: m-teach\nFrom: win@example.com\n\nfree prize\n", "ann@example.org")
+    site.send(
+        FRIEND,
+        "spam@nbstream.invalid",
+        "Subject: m-teach\nFrom: win@example.com\n\nfree prize\n",
+        "ann@example.org",
+    )
     wait_until(lambda: site.learned("spam") == before + 1)
     assert not site.postfix.delivered("m-teach")
 

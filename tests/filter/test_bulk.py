@@ -6,7 +6,6 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -246,36 +245,6 @@ async def test_where_redis_fails_between_two_classes_nothing_is_lost_or_doubled(
 async def spoil(model: Model, message: Message, field: str = "weight") -> None:
     """Make what the ledger holds of the message unreadable."""
     await model.client.hset(model.keys.ledger(message.key), mapping={"version": "x", field: "Much"})
-
-
-class DeafModel(Model):
-    """A model that is interrupted while it reads entries, and swallows that; see ``store.cancellation``."""
-
-    async def entries(self, message_keys: Sequence[str]) -> list[LedgerEntry | StoreIncompatible | None]:
-        task = asyncio.current_task()
-        assert task
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(0)
-        return await super().entries(message_keys)
-
-
-async def test_an_interruption_that_a_command_swallowed_ends_the_learning(
-    client: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("nbstream.filter.lesson_groups.GROUP_SIZE", 6)
-    spam_filter, lessons = with_parts(make_filter(client), model=DeafModel(client, "test", 3600)), list[Result]()
-
-    async def more_than_a_group() -> AsyncIterator[Message]:
-        for message in messages_by_label(30)["spam"][:7]:
-            yield message
-        await asyncio.Event().wait()
-
-    async with asyncio.timeout(DEADLINE_SECONDS):
-        with pytest.raises(StoreUnavailable, match="interrupted"):
-            await spam_filter.learn_many(labelled(more_than_a_group(), "spam"), SOURCE, lessons.append)
-
-    assert not spam_filter.parts.lesson_groups
 
 
 async def test_an_interruption_leaves_whole_lessons_and_reports_all_of_them(client: Redis) -> None:

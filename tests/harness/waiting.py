@@ -16,7 +16,7 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float 
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     async with asyncio.timeout_at(end):
-        # Asked anew each time: redis-py may swallow the one cancellation at the deadline (store/cancellation.py).
+        # Asked anew each time: a library may swallow the one cancellation at the deadline (store/cancellation.py).
         while loop.time() < end:
             result = condition()
             if await result if inspect.isawaitable(result) else result:

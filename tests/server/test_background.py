@@ -116,21 +116,6 @@ async def test_what_fails_now_is_shown() -> None:
         await until(lambda: tasks.failing == ["walk"])
 
 
-async def test_a_cancellation_that_a_step_has_swallowed_ends_the_work_all_the_same() -> None:
-    begun = asyncio.Event()
-
-    async def swallow() -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            raise StoreUnavailable("as redis-py does") from None
-
-    async with opened() as tasks:
-        tasks.every("walk", 3600, swallow)
-        await begun.wait()
-
-
 @pytest.mark.parametrize(
     "error", [RuntimeError("a fault"), StoreUnavailable("away"), ExceptionGroup("two", [OSError()])]
 )

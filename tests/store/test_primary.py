@@ -234,3 +234,27 @@ async def test_more_commands_than_connections_wait_for_a_connection_and_are_all_
 
         assert sorted(counts) == list(range(1, 201))
         assert len(await client.client_list()) <= 32
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+async def test_a_command_that_is_cancelled_at_any_moment_ends_so_and_leaves_its_reply_to_nobody(
+    own_redis: RedisServer, is_connected: bool
+) -> None:
+    async with open_client(ConnectionOptions(own_redis.url)) as client:
+        turns = 0
+        while turns < 10_000:
+            assert await client.echo(f"before {turns}") == f"before {turns}".encode()
+            if not is_connected:
+                await client.connection_pool.disconnect()
+            command = asyncio.ensure_future(client.echo("cancelled"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if command.done():
+                break
+            command.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await command
+            turns += 1
+
+        assert turns > 2
+        assert await command == b"cancelled"

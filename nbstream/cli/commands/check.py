@@ -12,7 +12,6 @@ from nbstream.daemon.assembly.parts import open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_message_reader
 from nbstream.filter.lesson_text import describe_kind
 from nbstream.server import api_json
-from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.filter import Check
@@ -27,7 +26,6 @@ async def run(options: argparse.Namespace, output: Output) -> int:
     spam = 0
     async with open_one_shot_filter(settings, user=options.user, reads_messages=True) as (spam_filter, _):
         for source in message_files.read_messages(options.paths, output.errors):
-            stop_if_cancelled()
             check = await spam_filter.check(make_message_reader(settings).read_incoming(source.raw))
             spam += check.verdict.is_spam
             output.show(_describe(source.name, check), _members(source.name, check))

@@ -25,7 +25,6 @@ from nbstream.filter.lesson_text import describe_kind
 from nbstream.policy.recipient_rules import DEFAULT_RULE_NAME
 from nbstream.policy.verdict import format_threshold
 from nbstream.server import api_json
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import entry_of_people
 from nbstream.terminal import (
     is_styled,
@@ -87,7 +86,6 @@ async def _subjects(
                 errors.append(message_files.unknown_id_error(name))
             continue
         for source in message_files.read_messages([name], errors):
-            stop_if_cancelled()
             check = await spam_filter.check(make_message_reader(settings).read_incoming(source.raw))
             # Without waiting for what is still being written: on a folder the waits would take most of the time.
             remembered, then = await memory.recall_with_explanation(check.id, wait=False) or (None, None)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nbstream.bayes.counts import NO_CHANGE
 from nbstream.errors import StoreUnavailable
 from nbstream.policy.own_models.names import bucket_of
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import client_of
 from nbstream.store.follower.follower import Followed, position_of
 from nbstream.store.model.keys import ModelKeys
@@ -321,7 +320,6 @@ class OwnModelIndex:
         """Remove the models that nobody has used for ``days``."""
         until, count = time.time() - _DAY_SECONDS * days, 0
         while names := await self._idle(until):
-            stop_if_cancelled()
             await self.remove(names)
             count += len(names)
         if count:

@@ -26,7 +26,6 @@ from nbstream.listeners.dovecot.spool import measure_backlog
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_source import Reinforcement, user_of_actor
 from nbstream.store.backoff import Backoff
-from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     from nbstream.file_locks import FileLock
@@ -120,7 +119,6 @@ class SpoolLearner:
         """Learn whenever this process has the lock. It ends after ``drain``, and fails for no reason."""
         backoff = Backoff()
         while not self._draining.is_set():
-            stop_if_cancelled()
             try:
                 await self._learn_with_lock(backoff)
             except Exception as error:  # noqa: BLE001 - a disk that fails must not end the daemon
@@ -153,7 +151,6 @@ class SpoolLearner:
     async def _learn_all(self, backoff: Backoff) -> None:
         learned: SpoolEntry | None = None
         while not self._draining.is_set():
-            stop_if_cancelled()
             self._wake.clear()
             if entry := await self._spool.take(learned):  # both in one write to the disk
                 learned = entry if await self._try_entry(entry, backoff) else None

@@ -28,7 +28,6 @@ from nbstream.logs import event_fields
 from nbstream.mail.charsets import UTF8_REPLACED
 from nbstream.server.message_service import REQUEST_ERRORS
 from nbstream.store.backoff import Backoff
-from nbstream.store.cancellation import stop_if_cancelled
 
 if TYPE_CHECKING:
     import socket
@@ -163,7 +162,6 @@ class StreamListener:
         """Read entries while there are free slots, until draining begins."""
         backoff = Backoff()
         while not self._draining.is_set():
-            stop_if_cancelled()
             try:
                 await self._queue.open()
                 self._opened.set()
@@ -184,7 +182,6 @@ class StreamListener:
         Entries are read in groups, because each read is a round trip.
         """
         while not self._draining.is_set():
-            stop_if_cancelled()
             free_slots = self._max_in_flight - len(self._active_entries)
             is_half_free = 2 * free_slots >= self._max_in_flight
             if is_half_free and not self._bytes_in_flight.is_exhausted and not self._waiting:
@@ -200,7 +197,6 @@ class StreamListener:
         """
         await self._opened.wait()
         while not self._draining.is_set():
-            stop_if_cancelled()
             await self._queue.renew_claims(list(self._active_entries))
             claim = await self._queue.claim()
             if claim is None:
@@ -228,7 +224,6 @@ class StreamListener:
         self._observer.backlog_measured(await self._queue.backlog())
 
     async def _pause(self, seconds: float) -> None:
-        stop_if_cancelled()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._draining.wait()
@@ -299,7 +294,6 @@ class StreamListener:
         backoff = Backoff()
         try:
             while True:
-                stop_if_cancelled()
                 try:
                     return await work()
                 except StoreUnavailable as error:

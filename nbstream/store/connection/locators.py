@@ -71,7 +71,10 @@ class PrimaryLocator(ABC):
         Raises what redis-py raises, and ``TimeoutError``.
         """
         arguments = self._options.tls_arguments() | (self._options.login_arguments() if logs_in else {})
-        connection = self._class(host=node[0], port=node[1], driver_info=None, **arguments)  # see ``open_client``
+        # With a deadline of its own, redis-py would swallow a cancellation in Python 3.11; ``driver_info``: see
+        # ``open_client``.
+        arguments |= {"socket_timeout": None, "driver_info": None}
+        connection = self._class(host=node[0], port=node[1], **arguments)
         try:
             async with asyncio.timeout(min(_MAX_NODE_SECONDS, self._options.timeout_seconds)):
                 await connection.connect()  # type: ignore[no-untyped-call]  # redis-py has no type here

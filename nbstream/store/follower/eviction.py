@@ -38,7 +38,6 @@ import numpy as np
 from nbstream.bayes.columns import is_automatic
 from nbstream.bayes.counts import is_sum
 from nbstream.logs import event_fields
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model import ledger
 from nbstream.store.redis_errors import readable_replies
 
@@ -133,7 +132,6 @@ class Evictor:
         """
         forgotten, columns = 0, candidates.columns
         for first in range(0, len(indices), _TOKENS_PER_STEP):
-            stop_if_cancelled()
             if target_size is not None and self._vocabulary_size(is_automatic(columns[0])) <= target_size:
                 break
             step = indices[first : first + _TOKENS_PER_STEP]

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from nbstream.bayes.counts import NO_CHANGE, ChangePosition
 from nbstream.errors import NbstreamError, StoreIncompatible
 from nbstream.store.backoff import Backoff
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard, look_for_primary, primary_of
 from nbstream.store.redis_errors import readable_replies, store_errors
 
@@ -119,7 +118,6 @@ class Follower:
         backoff = Backoff()
         try:
             while True:
-                stop_if_cancelled()
                 try:
                     with readable_replies():
                         await self._connect_and_follow(backoff)
@@ -156,7 +154,6 @@ class Follower:
             await self._before_connect()
         guard = ServerGuard(self._client)
         while True:
-            stop_if_cancelled()
             is_whole = await self._load_missing(guard, backoff)
             await self._follow(guard, self._block_seconds if is_whole else backoff.next_wait())
             if is_whole:  # what can be loaded and not followed is not loaded all the time

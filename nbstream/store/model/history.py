@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from nbstream.bayes.columns import is_automatic, kind_of, label_of
 from nbstream.errors import StoreIncompatible
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.model.ledger import LedgerEntry
 from nbstream.store.redis_errors import store_errors
 
@@ -372,7 +371,6 @@ class RecentChanges:
                 fresh.append(change)
                 if len(fresh) >= self._limit:
                     break
-                stop_if_cancelled()
             if fresh or not known:
                 self._known = (*fresh, *known[: self._limit - len(fresh)])
             return self._known

@@ -18,7 +18,6 @@ from nbstream.bayes.columns import CLASSES
 from nbstream.errors import StoreIncompatible
 from nbstream.numpy_on_demand import np
 from nbstream.policy.thresholds import PrequentialScores
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.connection import ServerGuard
 
 if TYPE_CHECKING:
@@ -68,7 +67,6 @@ async def scan_hash(
     """
     cursor = None
     while cursor != 0:
-        stop_if_cancelled()
         reply: Any = await client.hscan(key, cursor or 0, count=count)
         guard.check()
         cursor, fields = reply

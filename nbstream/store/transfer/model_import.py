@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from nbstream.bayes.columns import CLASSES, automatic_columns, label_of
 from nbstream.errors import NbstreamError, StoreIncompatible, StoreUnavailable
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.lua import lua_script
 from nbstream.store.model.keys import MAX_CHANGES
 from nbstream.store.model.scan import change_while_held, remove_keys
@@ -105,7 +104,6 @@ class ModelImport:
         client, keys = self.model.client, self.model.keys
         cursor: int | None = None
         while cursor != 0:
-            stop_if_cancelled()
             with store_errors():
                 reply: Any = await client.sscan(keys.imported, cursor or 0, f"{keys.ledger('')}*", _KEYS_PER_STEP)
                 cursor, found = reply
@@ -191,7 +189,6 @@ async def import_archive(
                 records.append(record)
                 size += len(record.counts) if isinstance(record, CountsRecord) else _ENTRY_SIZE
                 if size >= _STEP:
-                    stop_if_cancelled()
                     await imports[-1].write(records)
                     records, size = [], 0
                 if on_record:
@@ -213,7 +210,6 @@ async def _commit_all(
         for each in reversed(imports):  # who repeats it after a kill begins with those that are not there yet
             if before_commit:
                 await before_commit(each.model)
-            stop_if_cancelled()
             await each.commit()
     except (NbstreamError, asyncio.CancelledError) as error:
         done = [each.model.keys.log_name for each in imports if each.is_committed]

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from nbstream.filter.undo import UndoableChange, apply_undo, prepare_undo
 from nbstream.policy.feedback_source import user_of_actor
 from nbstream.policy.sender_lists import list_owner
-from nbstream.store.cancellation import stop_if_cancelled
 from nbstream.store.logins import USER_ROLE, read_login
 from nbstream.store.model.history import UNDO_SOURCE, Assessment, LessonNote
 from nbstream.store.model.ledger import LedgerEntry
@@ -157,7 +156,6 @@ async def _erase_lessons(
         changes.setdefault(change.message_key, []).append(UndoableChange(change, is_theirs(change.note.actor)))
     lessons = 0
     for key, of_message in changes.items():
-        stop_if_cancelled()
         if not any(change.is_selected for change in of_message):
             continue
         undo = await prepare_undo(model, key, of_message)
@@ -198,7 +196,6 @@ async def _erase_records(model: Model, is_theirs: Callable[[str], bool], *, eras
     """Remove the records that name the user, the newest first; return how many there are."""
     count, last, key = 0, b"+", model.keys.history
     while True:
-        stop_if_cancelled()
         with store_errors(), readable_replies():
             records: Any = await model.client.xrevrange(key, last, count=_BATCH)
             theirs = [
@@ -241,7 +238,6 @@ async def _erase_remembered(
     position: RowPosition | None = None
     count = 0
     while True:
-        stop_if_cancelled()
         page = await search.search(RowFilter(), position, _BATCH)
         for row in filter(is_about_user, page.rows):
             count += 1
