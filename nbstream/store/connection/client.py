@@ -21,6 +21,7 @@ from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import EqualJitterBackoff
 from redis.exceptions import RedisError, ResponseError
+from redis.maint_notifications import MaintNotificationsConfig
 
 from nbstream import __version__
 from nbstream.errors import StoreUnavailable
@@ -67,7 +68,11 @@ class PrimaryPool(ConnectionPool):
                 await self._free.acquire()
         except TimeoutError as error:
             raise exceptions.ConnectionError("no connection is free") from error
-        connection = self.get_available_connection()  # type: ignore[no-untyped-call]  # redis-py has no type here
+        try:
+            connection = self.get_available_connection()  # type: ignore[no-untyped-call]  # redis-py has no type here
+        except BaseException:
+            self._free.release()
+            raise
         try:
             await self._close_obsolete(connection)
             await self.ensure_connection(connection)
@@ -78,10 +83,12 @@ class PrimaryPool(ConnectionPool):
 
     async def release(self, connection: Any) -> None:
         """Take a connection back; an obsolete one is closed, so that the server may forget it."""
-        await self._close_obsolete(connection)
-        self._in_use_connections.remove(connection)
-        self._available_connections.append(connection)
-        self._free.release()
+        try:
+            await self._close_obsolete(connection)
+        finally:
+            self._in_use_connections.remove(connection)
+            self._available_connections.append(connection)
+            self._free.release()
 
     async def disconnect(self, inuse_connections: bool = True) -> None:
         """Close all connections; on a cluster those for other hash tags too."""
@@ -260,6 +267,8 @@ def open_client(
         "socket_timeout": max(options.timeout_seconds, waits_seconds),
         "socket_connect_timeout": options.timeout_seconds,
         "retry": Retry(EqualJitterBackoff(_RETRY_SECONDS, _RETRY_SECONDS), retries),
+        # Redis Enterprise alone has them. While they are on, redis-py takes a closed connection for a ready one.
+        "maint_notifications_config": MaintNotificationsConfig(enabled=False),
         "driver_info": None,  # no CLIENT SETINFO: a user who may not do that would fill the server's ACL log
         **options.login_arguments(),
     }
