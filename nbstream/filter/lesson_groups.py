@@ -5,9 +5,11 @@ Rules:
 - Nothing waits for a group to fill. Lessons are planned while Redis has those before them, and are committed when
   it has made these, or when a step is full: what comes by then joins it. Bulk is many lessons at once.
 - A lesson is planned on the counts that were read for its group, plus what was planned before it. What others
-  teach meanwhile is missing there.
-- A group is committed in steps, each of which Redis carries out as a whole. The lessons of a step have the same
-  columns before and after: for lessons of several columns each token would be looked up in all of these.
+  teach meanwhile is missing there. Where a lesson was planned that is not made, since it conflicts or its step
+  fails, no other lesson is planned until all are made that were planned before, and all counts are read again.
+- Lessons are committed in steps, each of which Redis carries out as a whole. The lessons of a step have the same
+  columns before and after: for lessons of several columns each token would be looked up in all of these. So one
+  that is the only one of its columns has a step to itself, which waits while others come, but not for long.
 - Most messages that are learned are new. Therefore the ledger is not looked at before a lesson that comes alone:
   the commit says what it has. Those that come together are looked up together. A lesson that conflicts is planned
   again in the next group, twice at most, and then by itself.
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 GROUP_SIZE = 256  # most of the tokens of a mailbox come in several of them; 512 are no faster
 _MAX_WAITING = 1024  # lessons: some 50 MB of tokens
 _ANSWER_SECONDS = 15.0  # a group alone may take two commands of 5 seconds
+_PLANNED_MEANWHILE = 512  # lessons at most, while a step that is not full waits: a second
 _STEPS_AT_ONCE = 3  # of two classes: while some are packed or answered, Redis has another one to do
 _MAX_NAMES_KNOWN = 1 << 14  # of lessons that come one by one: each group copies what is known, 16 bytes a name
 _GROUP_TRIES = 2  # that end in a conflict
@@ -106,6 +109,10 @@ class LessonGroups:
         """The lessons of the groups that have begun, by message key, until they are answered."""
         self._planned: _Steps = defaultdict(self._make_batch)
         """The steps that have not begun."""
+        self._planned_since = 0
+        """How many lessons were planned since all planned steps began."""
+        self._has_unmade = False
+        """Whether the known counts have a lesson that Redis has not made, and will not make as it was planned."""
         self._steps: set[asyncio.Task[None]] = set()
         self._progress = asyncio.Event()
         """Set when a lesson comes, and when a step has ended."""
@@ -214,7 +221,8 @@ class LessonGroups:
                 await self._begin_to_commit([self._planned.pop(planned.columns)])
             self._known_counts.apply_lesson(rows, planned.counts_after)
             self._planned[planned.columns].add(planned)
-        if group[0].is_alone:
+            self._planned_since += 1
+        if unchanged or group[0].is_alone or self._planned_since >= _PLANNED_MEANWHILE:
             await self._begin_planned()
         await self._answer_unchanged(unchanged)
 
@@ -243,8 +251,11 @@ class LessonGroups:
         if changes := [entry.change for class_name, entry in said if entry.column == class_name]:
             await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
         is_bulk = group[0].is_one_of_many  # of many lessons most tokens are known already
-        if self._scorer.has_budgets or (len(self._known_counts) > _MAX_NAMES_KNOWN and not is_bulk):
+        are_many_known = len(self._known_counts) > _MAX_NAMES_KNOWN and not is_bulk
+        if self._scorer.has_budgets or are_many_known or self._has_unmade:
             await self._end_steps()
+        if self._has_unmade:
+            self._known_counts, self._has_unmade = self._make_known_counts(), False
         names, rows = [count_names(one.feedback.message.tokens, entry) for one, entry in entries], None
         if self._planned or self._steps:
             rows = await self._known_counts.read_ahead(names)
@@ -262,7 +273,7 @@ class LessonGroups:
                 await self._user_labels.add(lesson.key)  # before the lesson: a repeat may change nothing
 
     async def _begin_planned(self) -> None:
-        planned, self._planned = self._planned, defaultdict(self._make_batch)
+        planned, self._planned, self._planned_since = self._planned, defaultdict(self._make_batch), 0
         await self._begin_to_commit(planned.values())
 
     async def _begin_to_commit(self, steps: Iterable[LessonBatch]) -> None:
@@ -301,6 +312,7 @@ class LessonGroups:
                 await self._counts.wait_until_applied(max(changes, key=ChangePosition.of))
             prequential_scores = await self._scorer.prequential_scores()
             for lesson, one, answer in zip(lessons, planned, answers, strict=True):
+                self._has_unmade |= not isinstance(answer, bytes)
                 if isinstance(answer, Exception):
                     self._fail(lesson, answer)
                 elif isinstance(answer, LedgerConflict):
@@ -310,6 +322,7 @@ class LessonGroups:
                     after = self._scorer.decide_again(one.after, prequential_scores)
                     self._answer(lesson, self._planner.result(one, after, lesson.feedback.source))
         except Exception as error:  # noqa: BLE001 - it is the answer to those who wait
+            self._has_unmade = True
             for lesson in lessons:
                 self._fail(lesson, error)
 

@@ -314,7 +314,7 @@ class KnownCounts:
         self._counts = self._counts.with_counts(self._counts.rows, counts_after.sums, counts_after.totals)
 
     def end_step(self) -> None:
-        """Note that Redis may have all lessons so far, and none of those that follow."""
+        """Note the totals that each class may have in Redis: those after the lessons so far, where a step ends."""
         if self._counts:
             self._totals_of_steps.extendleft(_class_totals(self._counts))
 

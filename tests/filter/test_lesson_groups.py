@@ -13,12 +13,17 @@ import pytest
 from redis.asyncio import Redis
 
 from nbstream.errors import CountsFull, StoreRefuses, StoreUnavailable
-from nbstream.filter import FeedbackOutcome, FeedbackResult, Filter
+from nbstream.filter import FeedbackOutcome, FeedbackResult, Filter, LabelledMessage
+from nbstream.filter.lesson_groups import GROUP_SIZE
 from nbstream.filter.lesson_plan import Feedback, LessonPlanner
 from nbstream.mail.message import Message
+from nbstream.policy.feedback_source import FeedbackSource
 from nbstream.store.connection import ConnectionOptions, open_client
 from nbstream.store.follower.counts import FollowedCounts
+from nbstream.store.model.commit import CommitResult
+from nbstream.store.model.ledger import LedgerConflict
 from nbstream.store.model.model import Model
+from nbstream.store.model.scripts import LessonBatch
 from tests.harness.algebra import live_entries, stored, summed
 from tests.harness.filters import PRIZE, make_filter, with_parts
 from tests.harness.followers import running
@@ -265,3 +270,80 @@ async def test_a_group_whose_callers_have_gone_is_waited_for_but_not_for_ever(cl
 
     assert not spam_filter.parts.lesson_groups
     assert (await live_entries(model)).keys() == {one.key for _, one in LETTERS[:9]}
+
+
+class HeldLesson(Model):
+    """A model in which the step of one lesson waits for ``gate`` once Redis has made it."""
+
+    def __init__(self, client: Redis) -> None:
+        super().__init__(client, "test", 3600)
+        self.key, self.gate = "", asyncio.Event()
+        self.conflicts = asyncio.Event()
+
+    async def commit_lessons(self, batch: LessonBatch) -> list[CommitResult]:
+        results = await super().commit_lessons(batch)
+        if any(isinstance(result, LedgerConflict) for result in results):
+            self.conflicts.set()
+        if self.key in {lesson.message_key for lesson in batch.lessons}:
+            await self.gate.wait()
+        return results
+
+
+async def relabelled(client: Redis, *, beside: bool) -> tuple[float, int]:
+    """The score before a lesson that changes a label, and its weight: alone, or while another is on its way."""
+    model = HeldLesson(client)
+    spam_filter = with_parts(make_filter(client), model=model)
+    for label, message in LETTERS[:20]:
+        await spam_filter.learn(message, label, "test", "nobody")
+    await spam_filter.learn(PRIZE, "ham", "test", "nobody")
+    other = next(message for label, message in LETTERS[20:] if label == "ham")
+    if beside:
+        model.key = other.key
+    lesson = asyncio.create_task(spam_filter.learn(PRIZE, "spam", "test", "nobody"))
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        if beside:
+            other_lesson = asyncio.create_task(spam_filter.learn(other, "ham", "test", "nobody"))
+            await model.conflicts.wait()
+            for _ in range(1000):  # turns in which it may be planned again, while the other lesson is on its way
+                await asyncio.sleep(0)
+            model.gate.set()
+            await other_lesson
+        result = await lesson
+    entry = await model.entry(PRIZE.key)
+    assert entry
+    assert await stored(model) == await summed(model)
+    return result.before.score, entry.weight
+
+
+async def test_a_lesson_that_conflicts_is_not_planned_on_itself(client: Redis) -> None:
+    alone = await relabelled(client, beside=False)
+    await client.flushall()
+
+    score, weight = await relabelled(client, beside=True)
+
+    # The other lesson, which is planned and made between, changes both a little.
+    assert score == pytest.approx(alone[0], abs=1)
+    assert weight == pytest.approx(alone[1], rel=0.05)
+
+
+async def test_a_lesson_of_another_class_does_not_wait_until_many_others_are_learned(client: Redis) -> None:
+    spam_filter, reported = make_filter(client), list[object]()
+    spam = [Message.parse(raw) for label, raw in samples(8 * GROUP_SIZE) if label == "spam"]
+    ham = next(message for label, message in LETTERS if label == "ham")
+    lessons = list[asyncio.Task[FeedbackResult]]()
+
+    def report(result: object) -> None:
+        reported.append(result)
+        if len(reported) == 1:
+            lessons.append(asyncio.create_task(spam_filter.learn(ham, "ham", "test", "nobody")))
+            lessons[0].add_done_callback(lambda _: made_after.append(len(reported)))
+
+    async def bulk() -> AsyncIterator[LabelledMessage]:
+        for message in spam:
+            yield LabelledMessage(message, "spam")
+
+    made_after = list[int]()
+    await spam_filter.learn_many(bulk(), FeedbackSource("test", "nobody"), report)
+    await lessons[0]
+
+    assert made_after[0] < len(spam) / 2
