@@ -185,6 +185,8 @@ class FileModel:
             if (present.version if present else None) != (old.version if old else None):
                 answers[message_key] = LedgerConflict(present)
         changed = [lesson for lesson in lessons if lesson[0] not in answers]
+        if not changed:
+            return [answers[message_key] for message_key, _, _ in lessons]
         totals, changes = self._totals()
         entries = [entry for _, *both in changed for entry in both if entry]
         names = list({name: None for entry in entries for name in (*entry.tokens, *dict(entry.sums))})

@@ -73,6 +73,18 @@ async def test_a_batch_counts_its_lessons_but_for_those_that_conflict(tmp_path: 
     file.close()
 
 
+async def test_a_batch_of_conflicts_alone_writes_nothing(tmp_path: Path) -> None:
+    file, log = FileModel(tmp_path / "model"), tmp_path / "model-wal"
+    await learn(file, "m1", "ham")
+    before = log.read_bytes()
+
+    answers = await file.commit_lessons(LessonBatch([Lesson("m1", None, entry("spam", TOKENS), NOTE)]))
+
+    assert answers == [LedgerConflict(await file.entry("m1"))]
+    assert log.read_bytes() == before
+    file.close()
+
+
 async def test_what_was_learned_is_there_after_the_file_is_opened_again(tmp_path: Path) -> None:
     model = FileModel(tmp_path / "model")
     await learn(model, "m1", "spam")
