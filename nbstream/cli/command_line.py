@@ -700,7 +700,7 @@ _LEARNED = (
     ),
     command(
         "forget",
-        "erase a user, an own model or automatic learning, with --yes",
+        "erase a user, an own model or what was learned automatically",
         one_of(
             argument(
                 "--user", type=arguments.mail_address, metavar="ADDRESS", help="everything stored about this user"
@@ -716,9 +716,9 @@ _LEARNED = (
         ),
         argument("--yes", action="store_true", help="do it"),
         _json("one JSON object"),
-        details="Without --yes, it shows what. For a user: their own model, what other models learned from them, "
-        "remembered messages to them, their sender list, preferences and sessions. Quarantined mail and the log "
-        "stay. Daemons may be running; an interrupted run can be repeated.",
+        details="Without --yes, it only shows what it would erase. For a user: their own model, what other "
+        "models learned from them, remembered messages to them, their sender list, preferences and sessions. "
+        "Quarantined mail and the log stay. Daemons may be running; an interrupted run can be repeated.",
         examples=("nbstream forget --user ann@example.org", "nbstream forget --auto --yes"),
         exit_codes={
             66: "There is no such own model.",
