@@ -137,7 +137,7 @@ def is_own_forward(raw: bytes, sender: str) -> bool:
     """
     fields = _first_fields(raw, header_fields.body_offset(raw))
     is_signed = parse_parameters(fields.get("content-type", b""))[0] == "multipart/signed"
-    is_to_nobody = {"to", "cc"}.isdisjoint(fields)
+    is_to_nobody = not find_addresses([fields.get("to", b""), fields.get("cc", b"")])
     if not (
         is_signed
         or is_to_nobody

@@ -178,6 +178,7 @@ def test_any_broken_mail_means_something_or_is_refused() -> None:
         "To: alias@example.org\r\nSubject: Fwd: prize",
         "To: alias@example.org\r\nContent-Type: multipart/signed; boundary=b",
         "Subject: prize",
+        "To: undisclosed-recipients:;\r\nSubject: prize",
     ],
 )
 def test_a_forward_of_its_sender_that_attaches_nothing_is_refused_whatever_it_was_written_to(fields: str) -> None:
