@@ -37,6 +37,7 @@ FEEDBACK_MIXED_WITH_MAIL = SmtpReply(
 )
 MESSAGE_TOO_BIG = SmtpReply(552, "5.3.4 Message is larger than is accepted here")
 ADDRESS_TOO_LONG = SmtpReply(553, "5.1.0 Address is too long")
+TOO_MANY_RECIPIENTS_OF_MESSAGE = SmtpReply(554, "5.5.3 Message has too many recipients")
 TOO_MANY_FIELDS = SmtpReply(554, "5.6.0 Message has too many header fields")
 TOO_MANY_BYTES_IN_FLIGHT = SmtpReply(452, "4.3.1 Too much mail is in flight, please try again later")
 OK = SmtpReply(250, "2.0.0 Ok")

@@ -82,7 +82,7 @@ class MilterContent:
         if len(given) > MAX_ADDRESS_CHARACTERS:
             self._refuse(smtp_replies.ADDRESS_TOO_LONG)
         elif len(self.recipients) == MAX_RECIPIENTS:
-            self._refuse(smtp_replies.TOO_MANY_RECIPIENTS)
+            self._refuse(smtp_replies.TOO_MANY_RECIPIENTS_OF_MESSAGE)
         elif self._reserve(len(address) + len(given) + _RECIPIENT_BYTES):
             self.recipients.append(SmtpPath(address))
             self.given_recipients.append(given)
