@@ -196,46 +196,38 @@ class History:
         """At most ``limit`` records of one message, newest first; ``entry`` is its ledger entry.
 
         The history is not read as a whole: an entry says when it was written, and each record has the entry before
-        it. Where there was none, the message may have been unlearned: the 1,000 records before are searched. Where
-        a record is missing, those before it are missing too.
+        it. Where there was none, the message may have been unlearned: the 1,000 records before are searched, once.
+        Where a record is missing, those before it are missing too.
         """
-        record = await self._last_record(message_key, entry, b"+")
         records: list[HistoryRecord] = []
-        while record:
-            records.append(record)
-            if len(records) == limit:
+        end, is_searched = b"+", False
+        while len(records) < limit:
+            if entry:
+                record = await self._record_of(message_key, entry)
+                found = [record] if record else []
+            elif not is_searched:
+                is_searched = True
+                entries = _entries(self._client.xrevrange, self._key, end, b"-")
+                found = [record async for record in _records_among(entries, message_key)]
+            else:
                 break
-            record = await self._last_record(message_key, record.former, b"(" + record.id)
-        return records
+            if not found:
+                break
+            records += found
+            entry, end = found[-1].former, b"(" + found[-1].id
+        return records[:limit]
 
-    async def _last_record(self, message_key: str, entry: LedgerEntry | None, end: bytes) -> HistoryRecord | None:
-        """The record of the change that wrote this entry; without one the last of the message up to ``end``."""
-        if entry is None:
-            return await self._find(message_key, _entries(self._client.xrevrange, self._key, end, b"-"))
+    async def _record_of(self, message_key: str, entry: LedgerEntry) -> HistoryRecord | None:
+        """The record of the change that wrote this entry."""
         if not is_stream_id(entry.change):
             return None
         written = id_milliseconds(entry.change)
         # The oldest first: a bulk run writes thousands of records within the time in which this one may be.
         last = written + _CHANGE_MILLISECONDS
         entries = _entries(self._client.xrange, self._key, b"%d" % written, b"%d" % last)
-        return await self._find(message_key, entries, entry.version)
-
-    async def _find(
-        self,
-        message_key: str,
-        entries: AsyncIterator[_Entry],
-        version: str | None = None,
-    ) -> HistoryRecord | None:
-        """The first record of the message among 1,000 entries, and of this version unless that is None."""
-        searched = 0
-        async for record_id, fields in entries:
-            if fields.get(b"id") == message_key.encode():
-                record = read_record(record_id, fields)
-                if version in {None, record.version}:
-                    return record
-            searched += 1
-            if searched == _SEARCHED_RECORDS:
-                break
+        async for record in _records_among(entries, message_key):
+            if record.version == entry.version:
+                return record
         return None
 
     async def record(self, record_id: bytes) -> HistoryRecord | None:
@@ -257,6 +249,17 @@ async def _entries(
         if len(entries) < batch:
             return
         first = b"(" + entries[-1][0]
+
+
+async def _records_among(entries: AsyncIterator[_Entry], message_key: str) -> AsyncIterator[HistoryRecord]:
+    """The records of the message among the first 1,000 entries."""
+    searched = 0
+    async for record_id, fields in entries:
+        if fields.get(b"id") == message_key.encode():
+            yield read_record(record_id, fields)
+        searched += 1
+        if searched == _SEARCHED_RECORDS:
+            return
 
 
 def history_fields(new: LedgerEntry | None, note: LessonNote, attempt: str) -> list[str]:

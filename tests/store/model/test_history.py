@@ -159,6 +159,27 @@ async def test_the_records_of_a_message_that_was_unlearned_are_found_while_they_
     assert await model.history.of_message(PRIZE.key, None) == []
 
 
+async def test_a_message_that_was_learned_and_unlearned_again_and_again_is_searched_once(
+    client: Redis, model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def searches() -> int:
+        return int((await client.info("commandstats"))["cmdstat_xrevrange"]["calls"])
+
+    monkeypatch.setattr(history, "_BATCH", 10)
+    monkeypatch.setattr(history, "_SEARCHED_RECORDS", 10)
+    for number in range(4):
+        await change(model, "m1", entry("spam", TOKENS[:1]))
+        await change(model, f"of-others-{number}", entry("ham", TOKENS[:1]))
+        await change(model, "m1", None)
+    every = [record for record in await records(model) if record.message_key == "m1"]
+    before = await searches()
+
+    found = await model.history.of_message("m1", None)
+
+    assert await searches() == before + 1
+    assert found == every  # the seventh is the last among ten records; the one before it is found from its entry
+
+
 async def test_a_selection_chooses_records_by_time_actor_label_and_message(model: Model) -> None:
     notes = [LessonNote("cli", actor, NOTE.before, NOTE.after) for actor in ("ann", "ben", "ann")]
     new: list[LedgerEntry | None] = [entry("ham", TOKENS), entry("spam", TOKENS), None]
