@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from nbstream.errors import StoreUnavailable
 from nbstream.server.http.access import Role
 from nbstream.web.forms import FORM_TYPE
+from nbstream.web.rendering import PageRenderer
 from nbstream.web.requests import Answer, Page, PageRefused, PageRequest, PageRoute, Redirect, View
 from nbstream.web.responses import choose_language
 from nbstream.web.sessions import sign
@@ -79,6 +80,18 @@ async def test_who_has_not_logged_in_is_sent_to_the_login_and_then_to_the_page(
         assert (await browser.get("/ui/echo/a", Accept="*/*")).status == 403
         assert (await browser.post("/ui/echo", {})).status == 403
     assert view.requests == []
+
+
+async def test_pages_are_shown_though_their_templates_could_not_be_compiled_in_advance(
+    page: PageListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: PageRenderer) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(PageRenderer, "compile_templates", fail)
+    async with page.browser(Role.READ) as browser:
+        for _ in range(2):
+            assert (await browser.get("/ui/")).status == HTTPStatus.OK
 
 
 async def test_to_read_is_not_to_change(page: PageListener, view: EchoView) -> None:
