@@ -64,6 +64,7 @@ def run(options: argparse.Namespace, output: Output) -> None:
         hints: list[asyncio.Task[None]] = []
 
         def ready(addresses: ListenAddresses) -> None:
+            gc.collect()  # what is frozen would else keep the garbage of the start for ever
             gc.freeze()  # this stays: to look for garbage in it would hold the interpreter lock for 12 ms
             if options.hints:
                 output.show(first_steps(settings, options, addresses), styled=True)
