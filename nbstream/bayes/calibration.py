@@ -116,7 +116,8 @@ class Calibration:
     def pairs(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the pairs of temperature and bias that count, shape (pairs, 3), computed again after a lesson.
 
-        The three are the probability of the pair, its bias, and twice its temperature.
+        The three are the probability of the pair, its bias, and twice its temperature. The array is in C order:
+        the native library reads it.
         """
         last = self._last_pairs
         if last and counts is last[0]:
@@ -125,7 +126,7 @@ class Calibration:
         cache_key = bins.tobytes()
         pairs = self._pairs.pop(cache_key, None)
         if pairs is None:
-            pairs = self._grid.pairs(bins)
+            pairs = np.ascontiguousarray(self._grid.pairs(bins))
         self._pairs[cache_key] = pairs
         if len(self._pairs) > _MAX_POSTERIORS:
             self._pairs.popitem(last=False)

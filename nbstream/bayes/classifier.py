@@ -169,10 +169,10 @@ class ClueLimits:
 
 
 def _score_of(scored: NativeScore, tokens: Tokens, own: Sequence[OwnLevel], prior: float) -> Score:
-    log_odds, packed, ranking, group_tokens, likelihood = scored
     rows = tuple([level.rows for level in own]) if own else ()
-    clues = TokenClues(tokens, PackedClues(*packed), rows, ranking=b"" if tokens.words else ranking)
-    return Score(log_odds, clues, prior, GroupTokens(*group_tokens), likelihood)
+    ranking = b"" if tokens.words else scored.ranking
+    clues = TokenClues(tokens, PackedClues(*scored.clues), rows, ranking=ranking)
+    return Score(scored.log_odds, clues, prior, GroupTokens(*scored.group_tokens), scored.likelihood)
 
 
 class Classifier:

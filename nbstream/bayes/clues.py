@@ -50,7 +50,8 @@ class Score(NamedTuple):
 
     ``clues`` are the features that voted, strongest first; ``prior`` is the rest of the log-odds. The prior and
     the log-ratios of all clues add up to ``log_odds``. ``group_tokens`` say how new the message is; see
-    ``bayes.novelty``. ``likelihood`` is what the native library was asked to make of all that.
+    ``bayes.novelty``. ``likelihood`` is there where the native library was given a
+    calibration.
 
     This is a named tuple because each check makes one, and a frozen dataclass is slower to create.
     """

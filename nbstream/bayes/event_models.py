@@ -42,9 +42,8 @@ from fractions import Fraction
 from operator import index
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import numpy as np
-
 from nbstream.bayes.multinomial import log_priors, require_not_negative
+from nbstream.numpy_on_demand import np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from nbstream.bayes.counts import Totals
 from nbstream.evaluation.tuning import LabelledSample
 from nbstream.filter.filter import MessageRecord, find_message_record
 from nbstream.filter.message_counts import learned_by_class
 from nbstream.filter.suspects import find_suspects
 from nbstream.findings import Severity, note, ok, warning
+from nbstream.numpy_on_demand import np
 from nbstream.policy.autolearn import model_state
 from nbstream.policy.thresholds import budget_guarantees
 from nbstream.policy.verdict import ModelState

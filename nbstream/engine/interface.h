@@ -67,14 +67,16 @@ int64_t nbn_tokenize(const uint8_t *raw, size_t length, const nbn_tokenize_optio
 int64_t nbn_hash_tokens(const uint8_t *key /* 16 */, const uint8_t *joined, size_t length, uint8_t *out,
                         size_t capacity);
 
-/* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out: the
- * log-odds, P(spam), P(spam) without the discount, the log-odds with it, and the deviations of the novelty, 0 where there
- * is no discount (doubles), how many bytes an index, a count and the names take (4 bytes each), how many tokens of each of the 4
- * groups of nbstream/tokens/token_groups.py there are and how many of these spam has had (4 bytes each), and the clues:
- * the indices of all (unsigned; 1, 2 or 4 bytes), then the counts of ham and spam of each (signed; 4 or 8 bytes), then the log-ratios of
- * all (doubles), then the order of the clues, the strongest first, as their places among these (unsigned, 2 bytes), and
- * their names in this order, separated by line feeds. All is little-endian. Returns the number of clues, or an error as above (-1 also where they do not fit
- * into the `capacity` bytes of out); -9 where Python has to compute the score. */
+/* The score of a message. See native/src/score. joined: its tokens, separated by line feeds. out, little-endian:
+ * - doubles: the log-odds, P(spam), P(spam) without the discount, the log-odds with it, and the deviations of the novelty,
+ *   0 where there is no discount;
+ * - 4 bytes each: how many bytes an index, a count and all names take; how many tokens of each of the 4 groups of
+ *   nbstream/tokens/token_groups.py there are, and how many of these spam has had;
+ * - of the clues: the indices of all (unsigned; 1, 2 or 4 bytes), then the counts of ham and spam of each (signed; 4 or 8
+ *   bytes), then the log-ratios of all (doubles), then their order, the strongest first, as places among these (unsigned,
+ *   2 bytes), and their names in this order, separated by line feeds.
+ * Returns the number of clues, or an error as above (-1 also where they do not fit into the `capacity` bytes of out); -9
+ * where Python has to compute the score. */
 typedef struct {
     uint64_t sizes[3];   /* of the groups of tokens */
     uint64_t limits[3];  /* how many of a group vote for each class */

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.engine.table import pointer_to
 from nbstream.numpy_on_demand import np
@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from nbstream.engine.table import Table
 
 
-# nbn_score_request: its beginning, how tokens are scored, and what P(spam) depends on
+# nbn_score_request: the sizes of the groups, how tokens are scored, and what P(spam) depends on
 _SIZES, _OPTIONS, _CALIBRATION = struct.Struct("=3Q"), struct.Struct("=3Q3q4d"), struct.Struct("=9d2Q")
 NO_CALIBRATION = bytes(_CALIBRATION.size)
-"""Nobody asks for P(spam)."""
+"""Without pairs the library computes no P(spam)."""
 _OWN_COUNTS = struct.Struct("=2Q2d")  # nbn_own_counts
-_GROUPS = 4  # of the head, see ``tokens.token_groups``
-# the log-odds, P(spam), bytes of an index, a count and the names, the tokens of each group and those that spam had
-_HEAD = struct.Struct(f"<5d3I{2 * _GROUPS}I")
+# A score begins with the log-odds, the four doubles of ``NativeLikelihood``, and how many bytes an index, a count
+# and all names take. Then it has how many tokens of each of the 4 groups of ``tokens.token_groups`` there are, and
+# how many of these spam has had.
+_NUMBERS, _GROUP_TOKENS = struct.Struct("<5d3I"), struct.Struct("<4I")
+_HEAD_BYTES = _NUMBERS.size + 2 * _GROUP_TOKENS.size
 _COUNTS, _RATIO_BYTES, _PLACE_BYTES, _NAME_BYTES = 2, 8, 2, 65  # of each clue, at most
 _MAX_CLUE_BYTES = 4 + _COUNTS * 8 + _RATIO_BYTES + _PLACE_BYTES + _NAME_BYTES
 
@@ -36,17 +38,24 @@ OwnLevel: TypeAlias = "tuple[NDArray[np.int64], tuple[float, float]]"
 
 
 NativeLikelihood: TypeAlias = tuple[float, float, float, float]
-"""P(spam), P(spam) without the discount, the log-odds with it, and the deviations of the novelty; 0 without it."""
+"""P(spam), P(spam) without the discount, the log-odds with it, and the deviations of the novelty.
 
-NativeScore: TypeAlias = tuple[
-    *tuple[float, tuple[bytes, int, int, int], bytes, tuple[tuple[int, ...], tuple[int, ...]]],
-    NativeLikelihood | None,
-]
-"""The score of a message: its log-odds in nats, and what ``bayes.clues`` makes of the rest of it.
-
-That are the fields of ``PackedClues``, the ``ranking`` of ``TokenClues``, the fields of ``GroupTokens``, and the
-``likelihood`` of ``Score``.
+The deviations are 0 where there is no discount.
 """
+
+
+class NativeScore(NamedTuple):
+    """The score of a message: its ``log_odds`` in nats, and what ``bayes.clues`` names.
+
+    ``clues`` has the fields of ``PackedClues``, and ``group_tokens`` those of ``GroupTokens``. ``ranking`` is that
+    of ``TokenClues``. ``likelihood`` is None where the library had no calibration.
+    """
+
+    log_odds: float
+    clues: tuple[bytes, int, int, int]
+    ranking: bytes
+    group_tokens: tuple[tuple[int, ...], ...]
+    likelihood: NativeLikelihood | None
 
 
 def pack_options(
@@ -73,8 +82,9 @@ def pack_calibration(
 ) -> bytes:
     """Return what P(spam) depends on besides the score; the caller keeps ``pairs`` as long as it is in use.
 
-    ``pairs`` are those of ``NativePosterior``, ``divisor`` is what the log-odds are divided by, ``bounds`` are the
-    least and the greatest P(spam), and ``novelty`` is that of labelled spam: mean, deviation, and mean tokens.
+    ``pairs`` are those of ``Calibration.pairs``, in C order. ``divisor`` is what the log-odds are divided by,
+    ``bounds`` are the least and the greatest P(spam), and ``novelty`` is that of labelled spam: mean, deviation,
+    and mean tokens.
     """
     mean, deviation, tokens = novelty
     return _CALIBRATION.pack(divisor, *bounds, mean, deviation, *tokens, pairs.ctypes.data, len(pairs))
@@ -90,7 +100,7 @@ class NativeScoring:
         self._rows = library.nbn_score_rows
         self._rows.argtypes = [blob, size, pointer, size, blob, blob, size, blob, size]
         self._in_table.restype = self._rows.restype = ctypes.c_int64
-        self._out = ctypes.create_string_buffer(_HEAD.size + _MAX_CLUE_BYTES * clues)
+        self._out = ctypes.create_string_buffer(_HEAD_BYTES + _MAX_CLUE_BYTES * clues)
         self._view = memoryview(self._out)
 
     def score_in_table(
@@ -133,14 +143,19 @@ class NativeScoring:
     def _unpack(self, clues: int) -> NativeScore | None:
         if clues < 0:
             return None
-        head = _HEAD.unpack_from(self._out)
-        log_odds, index_bytes, count_bytes, name_bytes = head[0], *head[5:8]
-        end = _HEAD.size + clues * (index_bytes + _COUNTS * count_bytes + _RATIO_BYTES)
-        packed = bytes(self._view[_HEAD.size : end])
+        numbers = _NUMBERS.unpack_from(self._out)
+        log_odds, probability, full, left, deviations, index_bytes, count_bytes, name_bytes = numbers
+        group_tokens = tuple(_GROUP_TOKENS.iter_unpack(self._view[_NUMBERS.size : _HEAD_BYTES]))
+        end = _HEAD_BYTES + clues * (index_bytes + _COUNTS * count_bytes + _RATIO_BYTES)
+        packed = bytes(self._view[_HEAD_BYTES:end])
         ranking = bytes(self._view[end : end + clues * _PLACE_BYTES + name_bytes])
-        group_tokens = head[8 : 8 + _GROUPS], head[8 + _GROUPS :]
-        likelihood = head[1:5] if head[1] else None
-        return log_odds, (packed, clues, index_bytes, count_bytes), ranking, group_tokens, likelihood
+        return NativeScore(
+            log_odds,
+            (packed, clues, index_bytes, count_bytes),
+            ranking,
+            group_tokens,
+            (probability, full, left, deviations) if probability else None,
+        )
 
 
 def _contiguous(rows: NDArray[np.int64]) -> NDArray[np.int64]:

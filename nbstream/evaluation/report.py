@@ -10,9 +10,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-import numpy as np
-
 from nbstream.evaluation import measures
+from nbstream.numpy_on_demand import np
 from nbstream.policy.verdict import Verdict
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-import numpy as np
-
 from nbstream.evaluation.measures import IntervalEstimate
+from nbstream.numpy_on_demand import np
 from nbstream.policy.thresholds import (
     ThresholdPolicy,
     budget_guarantees,

@@ -33,11 +33,10 @@ import time
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from nbstream.bayes.columns import is_automatic
 from nbstream.bayes.counts import is_sum
 from nbstream.logs import event_fields
+from nbstream.numpy_on_demand import np
 from nbstream.store.model import ledger
 from nbstream.store.redis_errors import readable_replies
 
