@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from nbstream.delivery import maildir, quarantine
-from nbstream.errors import InputError, NotReleased, RelayRefused, RelayUnavailable, ReleaseInDoubt
+from nbstream.errors import InputError, NbstreamError, NotReleased, RelayRefused, RelayUnavailable, ReleaseInDoubt
 from nbstream.mail.header_edits import edit_message
 from nbstream.mail.lines import normalize_line_ends
 from nbstream.policy.verdict import Verdict
@@ -109,49 +110,45 @@ class QuarantineReleaser(NamedTuple):
 
     async def release(
         self,
-        entry: QuarantineFile,
-        lessons: list[FeedbackResult],
+        files: Iterable[QuarantineFile],
         *,
         again: bool = False,
         is_for: Callable[[str], bool] = lambda _: True,
-    ) -> None:
-        """Teach the message as ham, deliver it to all recipients of the file, and remove the file.
+    ) -> tuple[FeedbackResult | None, NbstreamError | None]:
+        """Teach the message in these files as ham, deliver it to all recipients of each, and remove the files.
 
-        ``lessons`` gets what was taught, also where the message is not delivered then.
+        Return the first lesson, and the error that ended the release: None where nothing did. After an error the
+        message waits on, or is in doubt, and may have been taught all the same. The errors are those that
+        ``learn_ham``, ``quarantine.locked`` and ``release_message`` raise, and the two named here.
 
         With ``is_for`` it is delivered to those alone whose addresses that is true of, and the file waits on for
-        the others; ``NotReleased`` is raised where it does not wait for any of them. A next hop that
+        the others; the error is ``NotReleased`` where it does not wait for any of them. A next hop that
         answers each recipient (LMTP) gets one after the other; where it refuses one, the file waits on for this
-        one and those after it. ``again`` delivers a message that may have been delivered already; else
-        ``ReleaseInDoubt`` is raised for it. Raises what ``learn_ham``, ``quarantine.locked`` and
-        ``release_message`` raise; then the message waits on, or is in doubt.
+        one and those after it. ``again`` delivers a message that may have been delivered already; else the error
+        is ``ReleaseInDoubt`` for it.
         """
-        rest = await self._release_file(entry, lessons, is_for, again=again)
-        while rest:
-            rest = await self._release_file(rest, lessons, is_for, again=False)
-
-    async def _release_file(
-        self,
-        entry: QuarantineFile,
-        lessons: list[FeedbackResult],
-        is_for: Callable[[str], bool],
-        *,
-        again: bool,
-    ) -> QuarantineFile | None:
-        """Release one file; return the file that waits for others who are to get the message too, or None."""
-        with quarantine.locked(entry):
-            if entry.in_doubt and not again:
-                raise ReleaseInDoubt(IN_DOUBT_TEXT)
-            note, content = await asyncio.to_thread(quarantine.read_message, entry)
-            wanted = [path for path in dict.fromkeys(note.envelope.recipients) if is_for(path.address)]
-            if not wanted:
-                raise NotReleased("is not quarantined for this recipient")
-            message = await asyncio.to_thread(self.message_reader.read_incoming, content)
-            lessons.append(await self.learn_ham(message))
-            edited = await asyncio.to_thread(self._edit, content, note.id, lessons[-1].after)
-            rest = await release_message(entry, note.envelope, edited, self.next_hop, wanted)
-        is_for_others = self.next_hop.answers_each_recipient and len(wanted) > 1
-        return rest if is_for_others else None
+        lesson: FeedbackResult | None = None
+        waiting = deque(files)
+        try:
+            while waiting:
+                file = waiting.popleft()
+                with quarantine.locked(file):
+                    if file.in_doubt and not again:
+                        raise ReleaseInDoubt(IN_DOUBT_TEXT)
+                    note, content = await asyncio.to_thread(quarantine.read_message, file)
+                    wanted = [path for path in dict.fromkeys(note.envelope.recipients) if is_for(path.address)]
+                    if not wanted:
+                        raise NotReleased("is not quarantined for this recipient")
+                    message = await asyncio.to_thread(self.message_reader.read_incoming, content)
+                    taught = await self.learn_ham(message)
+                    lesson = lesson or taught
+                    edited = await asyncio.to_thread(self._edit, content, note.id, taught.after)
+                    rest = await release_message(file, note.envelope, edited, self.next_hop, wanted)
+                if rest and self.next_hop.answers_each_recipient and len(wanted) > 1:
+                    waiting.appendleft(rest)
+        except NbstreamError as error:
+            return lesson, error
+        return lesson, None
 
     def _edit(self, content: bytes, message_id: str, check: Check) -> bytes:
         """Return the message with a header that says that it was released."""

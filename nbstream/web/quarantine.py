@@ -266,30 +266,28 @@ class WebQuarantine:
     ) -> MailResult:
         """Teach the message as ham and deliver all of its files; ``again``: also those that are in doubt."""
         runtime = self._message_handler().runtime
-        lessons: list[FeedbackResult] = []
 
         def is_for(address: str) -> bool:
             return user is None or self._user_of(address) == user
 
         learn_ham = partial(self.learn, user, label="ham", actor=actor)
         releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, self._next_hop)
-        try:
-            for file in mail.files:
-                async with self._releases:
-                    await releaser.release(file, lessons, again=again, is_for=is_for)
-            is_gone = user is None or not await asyncio.to_thread(self._quarantine.messages, mail.id)
-        except NbstreamError as error:
+        async with self._releases:
+            lesson, error = await releaser.release(mail.files, again=again, is_for=is_for)
+        taught = describe_lesson(lesson) if lesson else ""
+        if error:
             _log.warning(
                 "quarantine: a message was not released: %s", error, extra=event_fields(id=mail.id, actor=actor)
             )
             why = _describe_error(error)
-            if lessons:
-                why = f"{why}. The message was taught as ham before: {describe_lesson(lessons[0])}"
+            if taught:
+                why = f"{why}. The message was taught as ham before: {taught}"
             return MailResult(mail.id, _outcome_of(error), why)
         _log.info("quarantine: a message was released", extra=event_fields(id=mail.id, actor=actor))
-        if is_gone:
-            await self._note_outcome(mail.id, OutcomeKind.RELEASED, actor)
-        return MailResult(mail.id, MailOutcome.DONE, f"The message was delivered. {describe_lesson(lessons[0])}")
+        with suppress(InputError):  # it was delivered, whatever can be read of the others
+            if user is None or not await asyncio.to_thread(self._quarantine.messages, mail.id):
+                await self._note_outcome(mail.id, OutcomeKind.RELEASED, actor)
+        return MailResult(mail.id, MailOutcome.DONE, f"The message was delivered. {taught}")
 
     async def delete(self, mail: QuarantinedMail, actor: str) -> MailResult:
         """Remove all files of the message."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pathlib
 
-import pytest
-
 from nbstream.delivery import quarantine
 from nbstream.delivery.next_hop import NextHop
 from nbstream.delivery.smtp_next_hop import SmtpNextHop
@@ -74,11 +72,11 @@ async def test_a_message_is_taught_and_goes_on_as_what_a_person_called_it(
     server = await play(script(f"{MAIL}{TO_B}{TO_C}{CONTENT}S: 250 queued"))
     teacher = Teacher()
 
-    lessons: list[FeedbackResult] = []
-    await releaser(teacher, relay_to(server)).release(message, lessons)
+    lesson, error = await releaser(teacher, relay_to(server)).release([message])
 
     await server.played()
-    assert (lessons[0].outcome, teacher.taught) == (FeedbackOutcome.LEARNED, ["x"])
+    assert lesson
+    assert (lesson.outcome, error, teacher.taught) == (FeedbackOutcome.LEARNED, None, ["x"])
     assert folder.messages() == []
 
 
@@ -88,8 +86,9 @@ async def test_nothing_is_delivered_that_could_not_be_taught(
     folder, message = await put(tmp_path)
     server = await play()  # it would fail a connection
 
-    with pytest.raises(StoreUnavailable):
-        await releaser(Teacher(StoreUnavailable("away")), relay_to(server)).release(message, [])
+    away = StoreUnavailable("away")
+
+    assert await releaser(Teacher(away), relay_to(server)).release([message]) == (None, away)
 
     assert folder.messages() == [message]
 
@@ -107,11 +106,12 @@ async def test_of_several_recipients_of_lmtp_those_after_a_refusal_wait_on(
     next_hop = SmtpNextHop(relay_at(server.port, lmtp=True))
     teacher = Teacher()
 
-    with pytest.raises(RelayRefused):
-        await releaser(teacher, next_hop).release(message, [])
+    lesson, error = await releaser(teacher, next_hop).release([message])
+    assert lesson
+    assert isinstance(error, RelayRefused)
     (rest,) = folder.messages()
     assert quarantine.read_message(rest)[0].envelope.recipients == ENVELOPE.recipients[1:]
-    await releaser(teacher, next_hop).release(rest, [])
+    await releaser(teacher, next_hop).release([rest])
 
     assert folder.messages() == []
     assert teacher.taught == ["x"] * 3

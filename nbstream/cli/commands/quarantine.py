@@ -16,7 +16,7 @@ from nbstream.daemon.assembly.parts import make_next_hop, open_one_shot_filter
 from nbstream.daemon.assembly.policy import make_header_policy, make_message_reader
 from nbstream.delivery import quarantine
 from nbstream.delivery.quarantine import Quarantine
-from nbstream.errors import InputError, NbstreamError, ReleaseInDoubt
+from nbstream.errors import InputError, ReleaseInDoubt
 from nbstream.filter import describe_lesson
 from nbstream.policy.feedback_source import COMMAND_SOURCE
 from nbstream.policy.verdict import shorten_probability
@@ -29,7 +29,6 @@ from nbstream.terminal import local_time
 if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.delivery.quarantine import QuarantineFile, QuarantineNote
-    from nbstream.filter import FeedbackResult
     from nbstream.mail.message import Message
     from nbstream.terminal import Output
 
@@ -141,18 +140,16 @@ async def _release_messages(
                     continue
                 released = 0
                 for entry in entries:
-                    lessons: list[FeedbackResult] = []
-                    try:
-                        await releaser.release(entry, lessons, again=options.again)
-                    except ReleaseInDoubt as error:
-                        advice = "; to deliver it all the same, --again"
-                        output.fail(error, f"{entry.id}: not released: {error}{advice}")
-                    except NbstreamError as error:
-                        taught = f"; taught as ham all the same: {describe_lesson(lessons[0])}" if lessons else ""
-                        output.fail(error, f"{entry.id}: not released: {error}{taught}")
+                    lesson, failure = await releaser.release([entry], again=options.again)
+                    taught = describe_lesson(lesson) if lesson else ""
+                    if failure:
+                        aside = f"; taught as ham all the same: {taught}" if taught else ""
+                        if isinstance(failure, ReleaseInDoubt):
+                            aside = "; to deliver it all the same, --again"
+                        output.fail(failure, f"{entry.id}: not released: {failure}{aside}")
                     else:
                         released += 1
-                        output.show(f"{entry.id} released; {describe_lesson(lessons[0])}")
+                        output.show(f"{entry.id} released; {taught}")
                 if released == len(entries):  # none of its files waits any more
                     await outcomes.note(entries[0].id, OutcomeKind.RELEASED, current_user())
     finally:
