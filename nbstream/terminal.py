@@ -156,8 +156,14 @@ def is_styled() -> bool:
 
 
 def local_time(at: float) -> str:
-    """Return a moment by the user's clock, to the second and with its offset, in a form that ``--since`` takes."""
-    return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")
+    """Return a moment by the user's clock, to the second and with its offset, in a form that ``--since`` takes.
+
+    A number that is no time, which another program may have stored, is a dash.
+    """
+    try:
+        return datetime.fromtimestamp(at).astimezone().isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return "-"
 
 
 # Files that commands write: a path that cannot be written to is an error before the work, not after it.

@@ -150,7 +150,8 @@ def _field_patterns(names: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Patte
     """Return a pattern for the name of such a field with the line feed before it, and one for the whole field.
 
     Most mail has no such field. The first pattern finds that out faster, because it looks only after line feeds.
-    To the second one a name is a field too if there is white space alone up to where its piece of a header is cut.
+    To the second one a name is a field too if there is white space alone up to where its piece of a header is cut,
+    or the message ends.
     """
     name = rb"(?:" + b"|".join(re.escape(name.encode("ascii")) for name in names) + rb")[ \t]*+"
     whole = rb"^" + name + rb"(?::|(?<=[ \t])\Z)[^\n]*+(?:\n[ \t][^\n]*+)*+(?:\n|\Z)"
