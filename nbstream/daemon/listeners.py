@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from nbstream.filter.own_models.store import OwnModels
     from nbstream.listeners.http import HttpListenerSettings, MetricsListenerSettings
     from nbstream.listeners.smtp.settings import MailListenerSettings
+    from nbstream.policy.own_models.names import OwnModelNames
     from nbstream.policy.sender_lists import OwnerList
     from nbstream.server.listener import Listener
 
@@ -123,18 +124,19 @@ NO_STORED_LISTS: Mapping[str, OwnerList] = MappingProxyType({})
 
 def make_runtime(
     settings: Settings,
+    names: OwnModelNames,
     spam_filter: Filter,
     stored_lists: Mapping[str, OwnerList] = NO_STORED_LISTS,
     own_models: OwnModels | None = None,
 ) -> Runtime:
-    """Return the runtime of these settings; ``spam_filter`` gives its parts, whatever policy it has.
+    """Return the runtime of these settings and the ``names`` that they make.
 
+    ``spam_filter`` gives its parts, whatever policy it has.
     ``stored_lists`` are the sender lists that people change meanwhile, by owner. ``own_models`` are those in
     memory; without them everybody has the common model. Whatever may fail in settings that were read without an
     error fails here.
     """
-    common, names = spam_filter.with_policy(make_filter_policy(settings)), make_own_model_names(settings)
-    own_filters = None
+    common, own_filters = spam_filter.with_policy(make_filter_policy(settings)), None
     if own_models is not None and settings.models:
         own_filters = OwnFilters(common, names, own_models)
     return Runtime(
@@ -154,7 +156,7 @@ def make_runtime(
 def check_settings(settings: Settings) -> None:
     """Raise what fails where a process makes its runtime of these settings."""
     model = MemoryModel()
-    make_runtime(settings, make_filter(settings, model, model))
+    make_runtime(settings, make_own_model_names(settings), make_filter(settings, model, model))
 
 
 def _teachers(settings: Settings) -> dict[str, Teachers]:

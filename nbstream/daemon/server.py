@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nbstream.daemon.config import Settings
     from nbstream.daemon.server_parts import ServerParts
     from nbstream.daemon.sockets import SocketsByName
+    from nbstream.policy.own_models.names import OwnModelNames
     from nbstream.server.listener import Listener, ListenerEntry
     from nbstream.server.runtime import Runtime
 
@@ -92,7 +93,7 @@ class Server:
         self._parts = parts
         self._does_chores = worker in {None, 1}
         self._log_fields = {} if worker is None else {"worker": worker}
-        self._runtime = self._make_runtime(parts.settings)
+        self._runtime = self._make_runtime(parts.settings, parts.names)
         self._listeners: list[tuple[ListenerEntry[Any, Any], Listener]] = []
         self._stop = stop or asyncio.Event()
         self._is_draining = False
@@ -109,19 +110,19 @@ class Server:
     def apply_settings(self, settings: Settings) -> None:
         """Take over the live sections: what may fail is made first, and nothing of it holds where it fails."""
         names = make_own_model_names(settings)
-        runtime = self._make_runtime(settings)
+        runtime = self._make_runtime(settings, names)
         logs.set_up_logging(settings.log, self._log_fields)
         self._runtime, self.settings = runtime, settings
-        if names != self._parts.names:
-            self._parts.names = names
-            self._parts.quarantine.look_up_users_again()
+        former, self._parts.names = self._parts.names, names
+        if not names.finds_users_as(former):
+            self._parts.background.start("quarantine users", self._parts.quarantine.look_up_users_again)
         self._parts.next_hop.read_authorities_again()
         for _, listener in self._listeners:
             listener.apply(runtime)
 
-    def _make_runtime(self, settings: Settings) -> Runtime:
+    def _make_runtime(self, settings: Settings, names: OwnModelNames) -> Runtime:
         parts = self._parts
-        runtime = make_runtime(settings, parts.spam_filter, parts.sender_lists.by_owner, parts.own_models)
+        runtime = make_runtime(settings, names, parts.spam_filter, parts.sender_lists.by_owner, parts.own_models)
         return replace(runtime, note_sent=parts.correspondents.note_sent) if parts.correspondents else runtime
 
     async def run(self, open_sockets: Callable[[], SocketsByName], on_ready: Callable[[], object]) -> None:

@@ -145,6 +145,18 @@ class QuarantineIndex:
             for name in names:
                 self._end_reservation(name)
 
+    def read_again(self) -> None:
+        """Take over what ``read_file`` says now of each file that is known, one after the other."""
+        with self._lock:
+            keys = list(self._files)
+        for key in keys:
+            folder, name, _ = key
+            file = self._read_file(self._path / folder / name)
+            with self._lock:
+                if file and key in self._files:
+                    self._remove(key)
+                    self._add(key, file)
+
     def _look_if_changed(self) -> None:
         times = tuple(folder.stat().st_mtime_ns if folder.exists() else 0 for folder in self._folders())
         if times != self._times:
@@ -286,15 +298,14 @@ class Quarantine:
         self._on_full = on_full
         self._room = MaildirRoom(path)
         self._index = QuarantineIndex(path, self._read_indexed)
+        self._one_look_up = asyncio.Lock()
         # One of its own: the first look at a full quarantine takes long, and other work must have its threads.
         self._accounting = ThreadPoolExecutor(1, thread_name_prefix="quarantine")
 
-    def look_up_users_again(self) -> None:
-        """Go by what ``user_of`` says now, which opens all files at the next look.
-
-        Until then what is being written takes no room.
-        """
-        self._index = QuarantineIndex(self._path, self._read_indexed)
+    async def look_up_users_again(self) -> None:
+        """Open all files, to go by what ``user_of`` says now; other work goes on meanwhile."""
+        async with self._one_look_up:
+            await asyncio.to_thread(self._index.read_again)
 
     async def problem(self) -> str | None:
         """Return why no message could be added now, or None."""

@@ -75,7 +75,8 @@ class BackgroundTasks:
     def start(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """Run ``run`` until it returns, however often it fails."""
         self._count_failures(name, 0)
-        self._tasks.append(asyncio.create_task(self._keep_running(name, run), name=name))
+        running = [task for task in self._tasks if not task.done()]
+        self._tasks = [*running, asyncio.create_task(self._keep_running(name, run), name=name)]
 
     async def wait_for_end(self) -> NoReturn:
         """Wait for what must end the process, and raise it: ``ConfigError`` or ``StoreIncompatible``."""

@@ -14,6 +14,7 @@ from nbstream.daemon.config.settings import ListenersSettings
 from nbstream.daemon.listeners import LISTENERS, make_listener
 from nbstream.errors import ConfigError
 from nbstream.filter import Filter
+from nbstream.policy.own_models.names import OwnModelNames
 from nbstream.server.connections import Peer
 from nbstream.server.limits import LimitsSettings
 from nbstream.store.model.memory_model import MemoryModel
@@ -47,7 +48,7 @@ def test_who_may_teach_is_the_same_for_all_listeners_with_messages_and_a_socket(
     settings = Settings.model_validate({"feedback": {"allow_from": ["192.0.2.0/24"]}})
     peers = [Peer("192.0.2.1"), Peer("127.0.0.1"), Peer()]
     model = MemoryModel()
-    runtime = runtimes.make_runtime(settings, make_filter(settings, model, model))
+    runtime = runtimes.make_runtime(settings, OwnModelNames(), make_filter(settings, model, model))
 
     believed = {name: [runtime.teachers_through(name).may_teach(peer) for peer in peers] for name in ENTRIES}
 

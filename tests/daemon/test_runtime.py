@@ -7,6 +7,7 @@ import pytest
 from nbstream.daemon.assembly.filter import make_filter
 from nbstream.daemon.config import Settings
 from nbstream.daemon.listeners import make_runtime
+from nbstream.policy.own_models.names import OwnModelNames
 from nbstream.server.connections import Peer
 from nbstream.store.model.memory_model import MemoryModel
 
@@ -23,7 +24,7 @@ def test_the_runtime_has_what_the_settings_say() -> None:
     model = MemoryModel()
     old = make_filter(Settings(), model, model)
 
-    runtime = make_runtime(Settings.model_validate(VALUES), old)
+    runtime = make_runtime(Settings.model_validate(VALUES), OwnModelNames(), old)
 
     assert runtime.spam_filter.policy.default_policy == runtime.rules.default.policy
     assert [policy.spam for policy in runtime.spam_filter.policy.other_policies] == [0.5]
@@ -38,7 +39,7 @@ def test_the_filter_in_force_keeps_its_policy() -> None:
     old = make_filter(Settings(), model, model)
     policy = old.policy
 
-    make_runtime(Settings.model_validate(VALUES), old)
+    make_runtime(Settings.model_validate(VALUES), OwnModelNames(), old)
 
     assert old.policy is policy
 
@@ -47,6 +48,6 @@ def test_the_filter_in_force_keeps_its_policy() -> None:
 def test_through_a_listener_without_messages_nobody_teaches(listener: str) -> None:
     model = MemoryModel()
 
-    runtime = make_runtime(Settings(), make_filter(Settings(), model, model))
+    runtime = make_runtime(Settings(), OwnModelNames(), make_filter(Settings(), model, model))
 
     assert not runtime.teachers_through(listener).may_teach(Peer("127.0.0.1"))

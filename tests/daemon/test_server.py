@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ from nbstream.daemon.server_parts import ServerParts
 from nbstream.delivery.next_hop import Envelope, SmtpPath
 from nbstream.delivery.quarantine import QuarantineNote
 from nbstream.engine.choice import PYTHON
+from nbstream.policy.own_models.settings import OwnModelsSettings
 from nbstream.server.listener import ListenerEntry
 from nbstream.server.runtime import Runtime
 from nbstream.settings.values import Section
 from nbstream.store.model.model import Model
 from tests.harness.filters import PRIZE
+from tests.harness.waiting import until
 
 
 class DrainedListener:
@@ -137,4 +140,27 @@ async def test_users_follow_the_aliases_that_a_reload_reads(client: Redis, tmp_p
     aliases.write_text("sales@x.example ben@x.example\n")
     server.apply_settings(settings)
 
-    assert parts.quarantine.users() == ["ben@x.example"]
+    await until(lambda: parts.quarantine.users() == ["ben@x.example"])
+    await parts.background.stop()
+
+
+async def test_a_reload_reads_the_aliases_once_and_opens_no_file_where_the_users_stay(
+    client: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    section = {"state_dir": str(tmp_path)}
+    server = make_server(Settings.model_validate(section), client)
+    reads: list[None] = []
+    read_aliases = OwnModelsSettings.read_aliases
+
+    def count_and_read(settings: OwnModelsSettings) -> Mapping[str, str]:
+        reads.append(None)
+        return read_aliases(settings)
+
+    monkeypatch.setattr(OwnModelsSettings, "read_aliases", count_and_read)
+    tasks = asyncio.all_tasks()
+
+    rules = [{"match": "*@x.example", "name": "{address}"}]
+    server.apply_settings(Settings.model_validate({**section, "models": rules}))
+
+    assert asyncio.all_tasks() == tasks
+    assert len(reads) == 1

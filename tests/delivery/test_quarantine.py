@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import mailbox
@@ -10,6 +11,7 @@ import pathlib
 import re
 import shutil
 import stat
+import threading
 import time
 
 import pytest
@@ -26,6 +28,7 @@ from nbstream.delivery.quarantine import (
 )
 from nbstream.delivery.settings import QuarantineSettings
 from nbstream.errors import InputError, NotReleased, RelayUnavailable
+from tests.harness.waiting import DEADLINE_SECONDS, until
 
 A, B = "a" * 24, "ab" + "c" * 22
 CONTENT = b"Subject: x\r\n\r\n.hello\r\n\r\n"
@@ -83,10 +86,37 @@ async def test_what_waits_follows_its_users(tmp_path: pathlib.Path) -> None:
     assert list(map(folder.message_at, folder.files_for("ann@x.example"))) == [message]
 
     users["ann@x.example"] = "ben@x.example"
-    folder.look_up_users_again()
+    await folder.look_up_users_again()
 
     assert folder.users() == ["ben@x.example"]
     assert list(map(folder.message_at, folder.files_for("ben@x.example"))) == [message]
+
+
+async def test_mail_is_written_while_the_users_of_what_waits_are_looked_up_again(tmp_path: pathlib.Path) -> None:
+    looked_up, may_go_on = threading.Event(), threading.Event()
+    may_go_on.set()
+
+    def user_of(address: str) -> str:
+        if address == "ann@x.example":
+            looked_up.set()
+            assert may_go_on.wait(DEADLINE_SECONDS)
+        return address
+
+    folder = Quarantine(tmp_path, user_of=user_of)
+    await put(folder, envelope=Envelope(SmtpPath("a@x.example"), (SmtpPath("ann@x.example"),)))
+    assert folder.users() == ["ann@x.example"]
+    looked_up.clear()
+    may_go_on.clear()
+
+    look_up = asyncio.create_task(folder.look_up_users_again())
+    await until(looked_up.is_set)
+    await put(folder, B, envelope=Envelope(SmtpPath("a@x.example"), (SmtpPath("ben@x.example"),)))
+
+    assert folder.users() == ["ann@x.example", "ben@x.example"]
+    assert not look_up.done()
+    may_go_on.set()
+    await look_up
+    assert sorted(folder.users()) == ["ann@x.example", "ben@x.example"]
 
 
 async def test_the_quarantine_is_a_private_maildir(tmp_path: pathlib.Path) -> None:

@@ -146,7 +146,7 @@ async def open_http(
             await parts.counts.loaded.wait()
         for task in tasks:
             stack.push_async_callback(ended, task)
-        runtime = make_runtime(settings, parts.spam_filter, own_models=parts.own_models)
+        runtime = make_runtime(settings, parts.names, parts.spam_filter, own_models=parts.own_models)
         entry = replace(HTTP, idle_timeout_seconds=patience_seconds, message_timeout_seconds=patience_seconds)
         listener = make_listener(entry, settings, parts, runtime, lambda: False)
         assert isinstance(listener, HttpListener)

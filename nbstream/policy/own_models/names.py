@@ -89,6 +89,10 @@ class OwnModelNames:
         user = format_address(local, domain)
         return self.aliases.get(user, user)
 
+    def finds_users_as(self, other: OwnModelNames) -> bool:
+        """Return whether ``user_of`` returns the same for each address as that of ``other``."""
+        return (self.delimiter, self.aliases, self.domain) == (other.delimiter, other.aliases, other.domain)
+
     def template_of(self, address: str) -> str:
         """Return the template of the rule that holds for ``address``; empty for none."""
         position = first_matching_pattern(self.patterns, self.user_of(address))
