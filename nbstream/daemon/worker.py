@@ -146,7 +146,7 @@ async def _serve(start: Mapping[str, Any], parent: _Parent) -> None:
         def ready() -> None:
             nonlocal is_ready
             is_ready = True
-            gc.freeze()  # this stays: to look for garbage in it would hold the interpreter lock for 50 ms
+            gc.freeze()  # this stays: a look for garbage in it, here too, would hold the interpreter for 50 ms
             parent.tell(state())
 
         async def beat() -> None:
