@@ -57,21 +57,18 @@ _USERS_OF_ALL = 8  # who fill the room of all: one user alone cannot
 
 _Key: TypeAlias = tuple[str, str, int]
 
-# There may be a million files. The collector of garbage holds the interpreter lock, but does not look at words and
+# There may be a million files. The garbage collector holds the interpreter lock, and visits neither strings nor
 # plain tuples of them.
 
 IndexedFile: TypeAlias = tuple[tuple[str, ...], int]
 """The users that a file waits for, each once, and its bytes."""
 
 WaitingFile: TypeAlias = str
-"""A file as one word: the second in which it came, the id of its message, and where it is.
+"""A file as one word: the second in which it came, the id of its message and its path, with hyphens between them.
 
-The words are in the order in which the messages came.
+The second has 12 digits, the id 24 characters, and the path begins at the quarantine. So sorted words are in the
+order in which the files came.
 """
-
-_SECOND, _ID, _PLACE = slice(12), slice(13, 37), slice(38, None)
-MESSAGE_PART = slice(37)
-"""The part of a ``WaitingFile`` that says when it came, and its message."""
 
 
 class QuarantineUsage(NamedTuple):
@@ -226,11 +223,20 @@ _FILE_NAME = re.compile(r"(?P<at>[0-9]{1,12})\.[^:]*,I=(?P<id>[a-z2-7]{24})(?::2
 
 def message_id_of(file: WaitingFile) -> str:
     """Return the id of the message in the file."""
-    return file[_ID]
+    return file[13:37]
+
+
+def cursor_of(file: WaitingFile) -> str:
+    """Return where the file is in a list: the second in which it came, and the id of its message."""
+    return file[:37]
+
+
+def _came_at(file: WaitingFile) -> float:
+    return float(file[:12])
 
 
 def _waiting_files(places: Iterable[tuple[str, str]]) -> Iterator[WaitingFile]:
-    """Yield the files by folder and name, but for those of somebody else."""
+    """Yield the files with these folders and names, but for those of other programs."""
     for folder, name in places:
         if match := _FILE_NAME.fullmatch(name):
             yield f"{match['at']:0>12}-{match['id']}-{folder}/{name}"
@@ -408,8 +414,8 @@ class Quarantine:
 
     def message_at(self, file: WaitingFile) -> QuarantineFile:
         """Return the message in the file."""
-        path = self._path / file[_PLACE]
-        return QuarantineFile(message_id_of(file), float(file[_SECOND]), path, path.parent.name == "cur")
+        path = self._path / file[38:]
+        return QuarantineFile(message_id_of(file), _came_at(file), path, path.parent.name == "cur")
 
     async def sweep(self, on_swept: Callable[[int, int, QuarantineUsage], object]) -> None:
         """Remove all messages that are old enough.
@@ -438,7 +444,7 @@ class Quarantine:
         files = self.files()
         until = time.time() - days * _DAY_SECONDS if days is not None else 0.0
         removed = 0
-        for message in map(self.message_at, (file for file in files if float(file[_SECOND]) < until)):
+        for message in map(self.message_at, (file for file in files if _came_at(file) < until)):
             if removed == _MESSAGES_PER_STEP:
                 break
             try:

@@ -24,7 +24,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from nbstream.delivery import quarantine
-from nbstream.delivery.quarantine import MESSAGE_PART, message_id_of
+from nbstream.delivery.quarantine import cursor_of, message_id_of
 from nbstream.errors import InputError, NbstreamError, NotReleased, RelayRefused, ReleaseInDoubt
 from nbstream.logs import event_fields
 from nbstream.policy.feedback_source import Reinforcement
@@ -49,7 +49,7 @@ MAX_READ = 2000
 MAX_COPIES = 20
 """The most files of one message that are opened for a list or shown; a sender chooses how often it comes."""
 
-_CURSOR = re.compile(r"[0-9]{12}-[a-z2-7]{24}")  # the ``MESSAGE_PART`` of a file
+_CURSOR = re.compile(r"[0-9]{12}-[a-z2-7]{24}")  # what ``cursor_of`` returns
 _OWN_FIELDS_BYTES = 64 * 1024  # our fields, which are removed before a message is looked at
 _MAX_RELEASES = 4  # at a time, each with some copies of its message in memory
 
@@ -331,9 +331,9 @@ def _find_page(
     for file in files:
         last[message_id_of(file)] = max(file, last.get(message_id_of(file), ""))
     below = query.cursor if _CURSOR.fullmatch(query.cursor) else ":"  # which is behind all of them
-    newest = heapq.nlargest(MAX_READ + 1, (file for file in last.values() if file[MESSAGE_PART] < below))
+    newest = heapq.nlargest(MAX_READ + 1, (file for file in last.values() if cursor_of(file) < below))
     is_cut = len(newest) > MAX_READ
-    cursors = {message_id_of(file): file[MESSAGE_PART] for file in newest[:MAX_READ]}
+    cursors = {message_id_of(file): cursor_of(file) for file in newest[:MAX_READ]}
     read = sorted(file for file in files if message_id_of(file) in cursors)
     of_message = mails_of(map(waiting.message_at, read))
     mails = [of_message[message_id] for message_id in cursors]

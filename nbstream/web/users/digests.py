@@ -167,8 +167,7 @@ class Digests:
         """
         if not self.section.is_recipient(address):
             return None
-        files = sorted(map(waiting.message_at, waiting.files_for(address)), key=lambda file: file.path.name)
-        mails = mails_of(files).values()
+        mails = mails_of(map(waiting.message_at, sorted(waiting.files_for(address)))).values()
         settled = [mail for mail in mails if mail.at <= now - _SETTLE_SECONDS]
         new = [mail for mail in settled if mail.at > until]
         found = [(row.note, row) for row in map(read_row, new) if row.note]  # others were released just now
