@@ -173,7 +173,7 @@ class ModelLookups(NamedTuple):
         return self.policy().class_names
 
     async def learned_by_class(self) -> Mapping[str, int]:
-        """Return how many messages each class has learned; nothing without kinds, or before they are loaded."""
+        """Return how many messages each class has learned: empty without kinds or before the first load."""
         kinds = self.policy().kinds if self.model_state() else ()
         return learned_by_class(self.parts.counts.group(automatic=False).column_totals, kinds) if kinds else {}
 

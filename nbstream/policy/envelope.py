@@ -58,9 +58,9 @@ BuildEnvelope: TypeAlias = "Callable[[], RememberedEnvelope]"
 def envelope_builder(
     listener: str, sender: str | None, recipients: Sequence[str], message: Message, action: str = ""
 ) -> BuildEnvelope:
-    """Return what builds the envelope of a message: each address is cut now, and the header is read then.
+    """Return a function that builds the envelope of a message, and then reads its header; addresses are cut now.
 
-    Until then the beginning of the message is kept, which is no copy of most messages.
+    Until then it keeps the beginning of the message, which is no copy of most messages.
     """
     return partial(
         _read_envelope,

@@ -72,7 +72,7 @@ class BytesInFlight:
 
 
 class Reservation:
-    """The bytes that one message holds of those in flight; as a context, it releases them at its end."""
+    """The bytes in flight that one message holds. As a context manager, it releases them at the end."""
 
     def __init__(self, bytes_in_flight: BytesInFlight) -> None:
         self.size = 0

@@ -35,11 +35,11 @@ MAX_UNPACKED_BYTES = 8 << 20
 """
 
 MAX_NAMES_BYTES = 2 * MAX_UNPACKED_BYTES
-"""The same of the names of a change, which may take back an entry and add another one."""
+"""The most that the names of a change are decompressed to: it may take back an entry and add another one."""
 
 
 class _ZstdContexts(threading.local):
-    """A compressor and a decompressor for each thread: one of them does one thing at a time."""
+    """A compressor and a decompressor for each thread: two threads cannot use the same one at once."""
 
     def __init__(self) -> None:
         self.compressor = zstandard.ZstdCompressor(level=ZSTD_LEVEL, dict_data=_dictionary())
@@ -65,7 +65,7 @@ def compress(content: bytes) -> bytes:
 
 
 COMPRESSES_AT_ONCE = "multi_compress_to_buffer" in zstandard.backend_features
-"""Whether there is ``compress_at_once``: not where the library was built with a Zstandard of the system."""
+"""Whether ``compress_at_once`` works: it does not where the library was built with the system's Zstandard."""
 
 
 def compress_at_once(contents: Sequence[bytes]) -> list[bytes]:
@@ -81,7 +81,7 @@ def decompress_first(packed: bytes, max_bytes: int = MAX_UNPACKED_BYTES) -> tupl
     """
     try:
         frame = zstandard.get_frame_parameters(packed)
-        if frame.content_size > max_bytes or frame.dict_id != DICTIONARY_ID:  # unknown is the largest one
+        if frame.content_size > max_bytes or frame.dict_id != DICTIONARY_ID:  # an unknown size is the largest
             raise ValueError("too large, or compressed with another dictionary")
         decompressor = _zstd().decompressor.decompressobj()
         content = decompressor.decompress(packed)

@@ -58,7 +58,7 @@ def read_form(body: bytes) -> Mapping[str, Sequence[str]]:
 
 
 def link_to(path: str, filters: Mapping[str, str], **others: str) -> str:
-    """Return the address of a page with what is not empty of these as its query."""
+    """Return the address of a page; its query has those of the values that are not empty."""
     query = urlencode({name: value for name, value in {**filters, **others}.items() if value})
     return f"{path}?{query}" if query else path
 

@@ -330,7 +330,7 @@ def _find_page(
     last: dict[str, WaitingFile] = {}  # of each message
     for file in files:
         last[message_id_of(file)] = max(file, last.get(message_id_of(file), ""))
-    below = query.cursor if _CURSOR.fullmatch(query.cursor) else ":"  # which is behind all of them
+    below = query.cursor if _CURSOR.fullmatch(query.cursor) else ":"  # ":" sorts behind all digits
     newest = heapq.nlargest(MAX_READ + 1, (file for file in last.values() if cursor_of(file) < below))
     is_cut = len(newest) > MAX_READ
     cursors = {message_id_of(file): cursor_of(file) for file in newest[:MAX_READ]}

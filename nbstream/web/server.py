@@ -105,7 +105,7 @@ class WebServer:
         """Answer a request. What it raises ``refusal`` makes a page of, once it is an ``HttpProblem``."""
         if self._preparing is None:  # before the first answer, and not at the start: most processes show no page
             self._preparing = asyncio.create_task(self._renderer.compile_templates(), name="page: templates")
-        await asyncio.wait([self._preparing])  # what it has not compiled the request that needs it compiles
+        await asyncio.wait([self._preparing])  # where it failed, requests compile what they need
         area = self._area_of(request.path)
         answer = await self._answer(area, request, peer)
         if area.metrics:

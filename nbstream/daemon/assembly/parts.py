@@ -76,7 +76,7 @@ class Parts:
 
     @cached_property
     def names(self) -> OwnModelNames:
-        """What finds the own models of an address, and its user, by the aliases that were read last."""
+        """Finds the own models and the user of an address, by the aliases that were read last."""
         return make_own_model_names(self.settings)
 
     @cached_property

@@ -1,8 +1,8 @@
 """The settings, key by key as in the file: the type, the default and the limits of each.
 
 Rules: the models are frozen, refuse unknown keys and convert nothing silently (``"5"`` is no number). Defaults
-pass the same checks as values from the file; a section that is a default is made without them, because the checks
-of each section alone would be built whenever a program starts. A check over two keys belongs to the later one: the
+pass the same checks as values from the file. Only a section that is a default is made without them: else each
+program would build the checks of every section when it starts. A check over two keys belongs to the later one: the
 error names this key. The text below each key says what the key is for: the reference of the settings and the
 manual page nbstream.yaml(5) are made of it.
 """

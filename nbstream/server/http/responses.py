@@ -46,7 +46,7 @@ TEXT_TYPE = "text/plain; charset=utf-8"
 
 
 class ApiResponse(web.StreamResponse):
-    """An answer that is no page: its head is one text, and is written together with the whole body.
+    """An answer of an API. Its head is made as one text, and is written together with the whole body.
 
     aiohttp's own response looks at each field several times, which takes 6 % of a check.
     """
@@ -63,7 +63,7 @@ class ApiResponse(web.StreamResponse):
         return super().keep_alive is not False
 
     async def prepare(self, request: web.BaseRequest) -> None:
-        """Note what is answered; nothing is written yet."""
+        """Keep the request that is answered; ``write_eof`` writes the answer."""
         self._request = request
         if not request.keep_alive:
             self.force_close()
@@ -162,7 +162,7 @@ class BodyReader:
         self._content_name = content_name
 
     def reservation(self) -> Reservation:
-        """Return what counts the bytes of one body as in flight."""
+        """Return a reservation, which counts the bytes of one body as in flight."""
         return Reservation(self._bytes_in_flight)
 
     async def read(

@@ -147,9 +147,9 @@ def unpack_tokens(packed: bytes) -> tuple[bytes, ...]:
 
 
 def unpack_names(packed: bytes) -> bytes:
-    """The names of a ledger entry or a change, separated by line feeds.
+    """Return the names of a ledger entry or of a change, separated by line feeds.
 
-    Raises ``ValueError`` for what is no such thing, and for too many.
+    Raises ``ValueError`` where ``packed`` is neither, and for too many names.
     """
     names, rest = decompress_first(packed, MAX_NAMES_BYTES)
     if rest:

@@ -155,7 +155,7 @@ def _read_query(query: Mapping[str, str]) -> _Query:
 
 
 def _read_time(filters: dict[str, str], name: str, problems: list[str]) -> float | None:
-    """Return the time of a filter, which ``filters`` then has as a browser shows it: that of the daemon's zone."""
+    """Return the time of a filter, and write it into ``filters`` as a browser shows it, in the daemon's zone."""
     if not filters[name]:
         return None
     try:

@@ -92,7 +92,10 @@ class OwnMail:
         return [*await self._why_listed(message_id, language), *sentences]
 
     async def _why_listed(self, message_id: str, language: str) -> Sequence[str]:
-        """Return that a sender list decided; what one says to several recipients is not for each of them."""
+        """Return the sentence that a sender list decided; none where it did not.
+
+        A message to several recipients has none: the list may be that of another recipient.
+        """
         envelope = next((row.envelope for row in (await self.rows.rows([message_id])).values()), None)
         checked = await self.recall(message_id)
         if checked is None or not checked.is_listed or envelope is None or envelope.recipient_count != 1:
