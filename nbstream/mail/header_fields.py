@@ -22,9 +22,10 @@ _REST_OF_FIELD = re.compile(rb"(?:(?<!\n)[^\n]*+\n?)?(?:[ \t][^\n]*+\n?)*+")
 _NAME = re.compile(rb"[!-9;-~]+")
 
 MAX_HEADER_BYTES = 256 * 1024
-"""How many bytes of a header are read as fields at most; those that say what a part is are read anywhere in it.
+"""How many bytes of a header are read as fields, at most.
 
-Real headers are smaller than 20 kB, but Postfix takes single fields of 102,400 bytes.
+Only fields that say what a part is are read behind these bytes. Real headers are smaller than 20 kB, but Postfix
+takes single fields of 102,400 bytes.
 """
 
 # Longer names are not cached: a sender who fills the cache with new names costs a megabyte at most.
@@ -150,8 +151,8 @@ def _field_patterns(names: tuple[str, ...]) -> tuple[re.Pattern[bytes], re.Patte
     """Return a pattern for the name of such a field with the line feed before it, and one for the whole field.
 
     Most mail has no such field. The first pattern finds that out faster, because it looks only after line feeds.
-    To the second one a name is a field too if there is white space alone up to where its piece of a header is cut,
-    or the message ends.
+    A header is matched in pieces. For the second pattern a name is a field without a colon, too, where white space
+    follows it up to the end of its piece or of the message.
     """
     name = rb"(?:" + b"|".join(re.escape(name.encode("ascii")) for name in names) + rb")[ \t]*+"
     whole = rb"^" + name + rb"(?::|(?<=[ \t])\Z)[^\n]*+(?:\n[ \t][^\n]*+)*+(?:\n|\Z)"
