@@ -33,8 +33,9 @@ _MAX_PROBLEMS = 20
 class ReloadResult:
     """What a reload did. ``policy`` is the hash of the settings in force now, whether the file was applied or not.
 
-    ``problems`` is empty where the file was applied: then ``changed`` are the keys whose values have changed, and
-    ``waiting`` those that differ from the running ones and need a restart.
+    ``problems`` is empty where the file was applied: then ``changed`` are the keys whose values have changed, with
+    ``own_models.alias_file`` where its aliases have, and ``waiting`` those that differ from the running ones and
+    need a restart.
     """
 
     file: str | None
@@ -53,6 +54,7 @@ class Reloader:
 
     def __init__(self, settings: Settings, apply: ApplySettings, metrics: ProcessMetrics) -> None:
         self.settings = settings
+        self._aliases_hash = _hash_of_aliases(settings)
         self._file = settings.source.absolute() if settings.source else None
         self._apply = apply
         self._metrics = metrics
@@ -82,7 +84,7 @@ class Reloader:
         """Return what the settings of the file change; apply them where ``apply`` is given."""
         before = self.settings
         try:
-            file_settings = await self._read()
+            file_settings, aliases_hash = await self._read()
             settings = config.merge_live_settings(before, file_settings)
             if apply:
                 await apply(settings)
@@ -93,14 +95,23 @@ class Reloader:
             _log.error("reload failed: %s", error, exc_info=True)
             return self.refused(["an internal error; see the log"])
         changed = config.changed_keys(before, settings)
+        if aliases_hash != self._aliases_hash:
+            changed = (*changed, "own_models.alias_file")
+        if apply:
+            self._aliases_hash = aliases_hash
         waiting = config.keys_awaiting_restart(settings, file_settings)
         return ReloadResult(self.file, config.policy_hash(self.settings), (), changed, waiting)
 
-    async def _read(self) -> Settings:
+    async def _read(self) -> tuple[Settings, int]:
+        """Return the settings of the file, and the hash of the aliases in the file that is in force."""
+
+        def read() -> tuple[Settings, int]:
+            return _load_settings(self._file), _hash_of_aliases(self.settings)
+
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(READ_SECONDS):
-                return await loop.run_in_executor(self._read_executor, _load_settings, self._file)
+                return await loop.run_in_executor(self._read_executor, read)
         except TimeoutError:
             raise ConfigError(f"{self._file}: not read within {READ_SECONDS:g} s") from None
 
@@ -121,6 +132,10 @@ class Reloader:
         _log.info("reloaded", extra=fields)
         if result.waiting:
             _log.warning("changed in the file, effective only after a restart: %s", ", ".join(result.waiting))
+
+
+def _hash_of_aliases(settings: Settings) -> int:
+    return hash(frozenset(settings.own_models.read_aliases().items()))
 
 
 def _load_settings(file: Path | None) -> Settings:

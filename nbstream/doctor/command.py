@@ -62,6 +62,7 @@ async def run(options: argparse.Namespace, output: Output) -> int:
     """Print the findings: 0 nothing is wrong, 3 warnings, 4 problems."""
     try:
         settings = config.load_settings(config.find_config_file(options.config))
+        settings.own_models.read_aliases()
     except ConfigError as error:
         findings = invalid_configuration(error)
     else:

@@ -57,6 +57,21 @@ async def test_the_answer_says_what_changed_and_what_waits(file: Path) -> None:
     assert (await reloader.reload()).waiting == ("model.name",)
 
 
+async def test_changed_aliases_are_said_although_no_setting_has_changed(file: Path, tmp_path: Path) -> None:
+    aliases = tmp_path / "aliases"
+    aliases.write_text("sales@x.example ann@x.example\n")
+    file.write_text(f"own_models: {{alias_file: {aliases}}}\n")
+    reloader = reloader_of(config.load_settings(file), FakeServer())
+    assert (await reloader.reload()).changed == ()
+    aliases.write_text("sales@x.example ben@x.example\n")
+
+    assert (await reloader.pending()).changed == ("own_models.alias_file",)
+    assert (await reloader.reload()).changed == ("own_models.alias_file",)
+    assert (await reloader.reload()).changed == ()
+    aliases.write_text("sales@x.example ben carl\n")
+    assert "own_models.alias_file cannot be used" in (await reloader.pending()).problems[0]
+
+
 async def test_what_a_reload_would_do_is_said_and_not_done(file: Path) -> None:
     server = FakeServer()
     reloader = reloader_of(config.load_settings(file), server)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nbstream.errors import ConfigError
 from nbstream.filter import FilterPolicy
 from nbstream.mail import mime
 from nbstream.policy.address_patterns import SenderPattern
@@ -81,7 +80,4 @@ def make_own_model_names(settings: Settings) -> OwnModelNames:
 
     Raises ``ConfigError`` where the aliases cannot be read.
     """
-    try:
-        return make_names(settings.models, settings.own_models)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"own_models.alias_file cannot be used: {error}") from error
+    return make_names(settings.models, settings.own_models)

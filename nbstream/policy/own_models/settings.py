@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from nbstream.errors import ConfigError
 from nbstream.mail.addresses import canonical_domain
 from nbstream.policy.address_patterns import AddressPattern
 from nbstream.policy.own_models.names import NameTemplate, OwnModelNames, read_alias_lines
@@ -59,23 +60,27 @@ class OwnModelsSettings(Section):
     """An own model that has not been used for so many days is removed; ``null`` for never."""
 
     def read_aliases(self) -> Mapping[str, str]:
-        """Return the aliases of the file. Raises ``OSError``, and ``ValueError`` for what is no map of aliases."""
+        """Return the aliases of the file. Raises ``ConfigError`` where it is no readable map of aliases."""
         if self.alias_file is None:
             return {}
-        with self.alias_file.open("rb") as file:
-            content = file.read(_MAX_ALIAS_BYTES + 1)
+        unusable = "own_models.alias_file cannot be used"
+        try:
+            with self.alias_file.open("rb") as file:
+                content = file.read(_MAX_ALIAS_BYTES + 1)
+        except OSError as error:
+            raise ConfigError(f"{unusable}: {error}") from error
         if len(content) > _MAX_ALIAS_BYTES:
-            raise ValueError(f"{self.alias_file} has more than {_MAX_ALIAS_BYTES >> 20} MiB")
+            raise ConfigError(f"{unusable}: {self.alias_file} has more than {_MAX_ALIAS_BYTES >> 20} MiB")
         try:
             return read_alias_lines(content.decode().splitlines())
         except ValueError as error:
-            raise ValueError(f"{self.alias_file}: {error}") from error
+            raise ConfigError(f"{unusable}: {self.alias_file}: {error}") from error
 
 
 def make_names(rules: tuple[OwnModelRuleSettings, ...], section: OwnModelsSettings) -> OwnModelNames:
     """Return what finds the user behind an address, and the own models of that user.
 
-    Raises ``OSError`` and ``ValueError`` where the aliases cannot be read.
+    Raises ``ConfigError`` where the aliases cannot be read.
     """
     return OwnModelNames(
         tuple(rule.match for rule in rules),
