@@ -184,8 +184,8 @@ def _content_without_attachment(
         raise FeedbackRefused(f"This mail is encrypted, or signed in a form that hides its text; {_ATTACH_ADVICE}")
     if forwards.is_own_forward(content, sender):
         raise FeedbackRefused(
-            "This mail is a forward, signed or to nobody, and from the address that sends it here: it cannot be "
-            f"told whether it is the message that is meant; {_ATTACH_ADVICE}"
+            "This mail carries no message to learn from, and you wrote it yourself; to teach a message, "
+            f"{_ATTACH_ADVICE}"
         )
     return FeedbackContent((content,))
 

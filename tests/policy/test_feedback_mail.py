@@ -184,5 +184,8 @@ def test_any_broken_mail_means_something_or_is_refused() -> None:
 def test_a_forward_of_its_sender_that_attaches_nothing_is_refused_whatever_it_was_written_to(fields: str) -> None:
     raw = f"From: Ann <Ann@example.org>\r\n{fields}\r\n\r\nbuy now\r\n"
     assert read(raw) == FeedbackContent((raw.encode(),))  # as a script sends the message of somebody else
-    with pytest.raises(FeedbackRefused, match="from the address that sends it"):
+    with pytest.raises(
+        FeedbackRefused,
+        match="no message to learn from, and you wrote it yourself; to teach a message, please forward",
+    ):
         parse_feedback_mail(raw.encode(), "spam", {SPAM, HAM}, MessageReader(), "ann@example.org")
