@@ -113,7 +113,7 @@ class HttpListenerSettings(Section):
     def _write_password_needs_password(cls, value: SecretFile | None, info: ValidationInfo) -> SecretFile | None:
         # Without a password for reading, anybody could read from other machines.
         if value and info.data.get("password_file", "refused") is None:
-            raise ValueError("must be left out where listeners.http.password_file is")
+            raise ValueError("needs listeners.http.password_file")
         return value
 
 

@@ -522,3 +522,11 @@ def test_a_folder_with_the_name_of_the_file_is_refused_and_not_skipped(paths_sea
     path = find_config_file(None)
     assert path == paths_searched[0]
     assert "must be a readable file" in refusal_of(path)
+
+
+def test_a_password_for_teaching_needs_one_for_reading(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the teachers")
+
+    refusal = refusal_of(write(f"listeners: {{http: {{write_password_file: {tmp_path / 'secret'}}}}}"))
+
+    assert refusal.endswith("secret', needs listeners.http.password_file")
