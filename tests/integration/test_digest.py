@@ -75,6 +75,7 @@ def test_users_are_told_of_what_was_quarantined(daemon: DaemonProcess, mail_serv
     one = command("digest", "--send", "a@held.example", "-c", daemon.config)
     all_others = command("digest", "--send", "-c", daemon.config)
     nobody = command("digest", "--send", "-c", daemon.config)
+    none_again = command("digest", "--send", "a@held.example", "-c", daemon.config)
 
     assert shown.stdout.startswith("From: filter@held.example\nTo: a@held.example\nSubject: 1 message to you in")
     assert "Subject:  free prize ␛]0;x␇\n" in shown.stdout
@@ -83,6 +84,8 @@ def test_users_are_told_of_what_was_quarantined(daemon: DaemonProcess, mail_serv
     assert [one.stdout, all_others.stdout] == ["1 sent, 0 refused, 0 deferred\n"] * 2
     assert (nobody.returncode, nobody.stdout) == (0, "0 sent, 0 refused, 0 deferred\n")
     assert "nothing new is quarantined" in nobody.stderr
+    assert (none_again.returncode, none_again.stdout) == (66, "")
+    assert "nothing new is quarantined for a@held.example" in none_again.stderr
     mails = {mail.recipients[0]: mail for mail in mail_server.received}
     assert sorted(mails) == ["a@held.example", "b@held.example"]
     mail = email.message_from_bytes(mails["b@held.example"].content, policy=email.policy.default)

@@ -50,7 +50,10 @@ async def run(options: argparse.Namespace, output: Output) -> int | None:
             parts.state.close()
     if not outcomes:
         whom = printable(options.address or "anybody")
-        print_error(f"nothing new is quarantined for {whom}, up to a minute ago, or they want no digest")
+        nothing = f"nothing new is quarantined for {whom}, up to a minute ago, or they want no digest"
+        if options.address:
+            raise InputError(nothing)
+        print_error(nothing)
     output.show(", ".join(f"{outcomes.get(outcome, 0)} {outcome}" for outcome in DigestOutcome))
     if outcomes.get(DigestOutcome.DEFERRED):
         return EX_TEMPFAIL
