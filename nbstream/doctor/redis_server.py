@@ -85,7 +85,7 @@ async def examine_redis(site: Site) -> Sequence[Finding]:
         async with open_running_redis(site.settings) as clients:
             return [finding async for finding in _ask(site, clients.client)]
     except (StoreUnavailable, ConfigError) as error:
-        return [UNREACHABLE(error=error)]
+        return [UNREACHABLE(error=str(error).rstrip("."))]
 
 
 async def _ask(site: Site, client: Redis) -> AsyncIterator[Finding]:

@@ -58,6 +58,7 @@ async def test_a_server_that_is_away_is_a_problem(own_redis: RedisServer, tmp_pa
     (finding,) = await examine(own_redis.url, tmp_path)
 
     assert finding == the([finding], redis_server.UNREACHABLE)
+    assert not finding.what.endswith("..")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
