@@ -50,8 +50,18 @@ async def run(options: argparse.Namespace, output: Output) -> None:
     for text, members in reversed(changes):
         output.show(text, members)
     if not changes:
+        _check_label(options, settings)
         which = "such " if selection != HistorySelection() else ""
         print_error(f"no {which}change in the history of model {name!r}")
+
+
+def _check_label(options: argparse.Namespace, settings: Settings) -> None:
+    """Refuse a label that is no class, once no change has it: the history may have classes of former times."""
+    if options.label not in {None, *settings.model.classes}:
+        options.wrong_usage(
+            f"no change has the label {options.label}, and the classes are {', '.join(settings.model.classes)} "
+            "(model.classes)"
+        )
 
 
 def name_of_model(settings: Settings, spam_filter: Filter, user: str | None) -> str:
@@ -104,6 +114,7 @@ async def _undo(
         name = name_of_model(settings, spam_filter, options.user)
         changes = await selected_changes(model, selection)
         if not changes:
+            _check_label(options, settings)
             print_error(f"no such change in the history of model {name!r}")
             return
         counts = await undo_changes(model, changes, print_outcome, current_user() if options.yes else None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
+import pytest
+
 from tests.cli.taught import Taught
 
 PRIZE = b"Subject: prize\n\nClaim your free prize now\n"
@@ -46,3 +48,19 @@ def test_nobody_can_move_the_terminal_or_forge_a_line(taught: Taught) -> None:
     assert out.rstrip("\n").isprintable()
     assert "]0;owned" in out
     assert taught.json("history", "--actor", "ann") == []
+
+
+def test_a_label_that_is_no_class_is_wrong_usage_unless_the_history_has_it(taught: Taught) -> None:
+    configured = taught.config.read_text()
+    taught.config.write_text(configured.replace("name: test,", "name: test, classes: [ham, news, spam],"))
+    message = taught.config.parent / "lunch.eml"
+    message.write_bytes(LUNCH)
+    taught("learn", "news", str(message))
+    taught.config.write_text(configured)
+
+    assert "learned news" in taught("history", "--label", "news")[0]
+    assert taught("history", "--label", "spam")[1].startswith("nbstream: no such change")
+    for command in (("history",), ("undo", "--since", "1h")):
+        with pytest.raises(SystemExit) as stopped:
+            taught(*command, "--label", "bogus")
+        assert stopped.value.code == 64
