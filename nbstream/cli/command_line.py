@@ -852,6 +852,7 @@ _ACCURACY = (
             "nbstream evaluate index.tsv --scores scores.tsv --suspects suspects.tsv",
             "nbstream evaluate --spam ~/Maildir/.Junk --ham ~/Maildir --regime errors --json",
         ),
+        exit_codes={66: "There is no spam or no ham to measure, or an input cannot be read."},
     ),
     command(
         "tune",

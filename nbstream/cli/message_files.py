@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -42,12 +42,14 @@ class NamedMessage:
     raw: bytes
 
 
-def read_messages(paths: Iterable[str], errors: list[NbstreamError]) -> Iterator[NamedMessage]:
+def read_messages(
+    paths: Iterable[str], errors: list[NbstreamError], say: Callable[[str], object] = print_error
+) -> Iterator[NamedMessage]:
     """Yield the messages of all paths, in order; what cannot be read is added to ``errors`` and left out.
 
-    A folder without messages is a line on standard error but no error: a Junk folder may well be empty.
+    A folder without messages is said, on standard error, but is no error: a Junk folder may well be empty.
     """
-    return interruptible(_read_paths(paths, errors))
+    return interruptible(_read_paths(paths, errors, say))
 
 
 def interruptible(sources: Iterator[NamedMessage]) -> Iterator[NamedMessage]:
@@ -60,7 +62,9 @@ def interruptible(sources: Iterator[NamedMessage]) -> Iterator[NamedMessage]:
         yield source
 
 
-def _read_paths(paths: Iterable[str], errors: list[NbstreamError]) -> Iterator[NamedMessage]:
+def _read_paths(
+    paths: Iterable[str], errors: list[NbstreamError], say: Callable[[str], object]
+) -> Iterator[NamedMessage]:
     for path in paths:
         file = None
         for file in _list_files(path, errors):
@@ -76,7 +80,7 @@ def _read_paths(paths: Iterable[str], errors: list[NbstreamError]) -> Iterator[N
                 errors.append(error)
         if file is None:
             kind = "Maildir's own cur and new" if _is_maildir(path) else "folder"
-            print_error(f"{path}: no message in this {kind}")
+            say(f"{path}: no message in this {kind}")
 
 
 def unknown_id_error(message_id: str) -> InputError:

@@ -61,10 +61,12 @@ def run(options: argparse.Namespace, output: Output) -> None:
     )
     skip = evaluation_options.taught_messages if options.skip is None else options.skip
     result, suspects = interrupts.run_interruptible(_run(settings, options, stream, evaluation_options))
-    if not result.rows:
-        output.errors.append(InputError("there is no message to measure"))
-    if output.errors and len({row.label for row in result.rows}) < len(CLASSES):
-        return  # nothing can be said of one class alone
+    measured_labels = {row.label for row in result.rows}
+    missing = [label for label in CLASSES if label not in measured_labels]
+    if missing:  # nothing can be said of one class alone
+        what = f"{missing[0]} message" if measured_labels else "message"
+        output.errors.append(InputError(f"there is no {what} to measure"))
+        return
     measured = report.build_report(
         result,
         evaluation_options,
@@ -102,10 +104,15 @@ def _make_stream(options: argparse.Namespace, errors: list[NbstreamError]) -> La
     paths_by_label = {"spam": options.spam, "ham": options.ham}
     return streams.merge_sources(
         [
-            streams.MessageSource(label, sum(1 for _ in _raw_messages(paths, [])), _raw_messages(paths, errors))
+            streams.MessageSource(label, _count_messages(paths), _raw_messages(paths, errors))
             for label, paths in paths_by_label.items()
         ]
     )
+
+
+def _count_messages(paths: Sequence[str]) -> int:
+    """Return the number of messages; what is wrong with a path is said when it is read for the second time."""
+    return sum(1 for _ in message_files.read_messages(paths, [], lambda _: None))
 
 
 def _raw_messages(paths: Sequence[str], errors: list[NbstreamError]) -> Iterator[tuple[str, bytes]]:

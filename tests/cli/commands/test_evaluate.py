@@ -126,6 +126,24 @@ def test_what_cannot_be_read_is_66_and_of_two_heaps_the_rest_is_measured(
     assert err == f"nbstream: {tmp_path / 'gone'}: No such file or directory\n"
 
 
+def test_a_class_without_messages_is_said_once_and_nothing_is_measured(evaluate: Evaluate, tmp_path: Path) -> None:
+    (tmp_path / "ham.eml").write_text("Subject: x\n\ny\n")
+    for name in ("empty", "empty2"):
+        (tmp_path / name).mkdir()
+    spam = ("--spam", tmp_path / "empty")
+    said = f"nbstream: {tmp_path / 'empty'}: no message in this folder\n"
+
+    assert evaluate(*spam, "--ham", tmp_path / "ham.eml") == (
+        *(66, ""),
+        f"{said}nbstream: there is no spam message to measure\n",
+    )
+    assert evaluate(*spam, "--ham", tmp_path / "empty2") == (
+        *(66, ""),
+        f"{said}nbstream: {tmp_path / 'empty2'}: no message in this folder\n"
+        "nbstream: there is no message to measure\n",
+    )
+
+
 def started(words: list[str]) -> subprocess.Popen[str]:
     """The command with signals as on a terminal; in the background or under nohup some are ignored."""
     words = ["env", "--default-signal=INT,TERM,HUP", *words]
