@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from nbstream.filter import Filter
     from nbstream.filter.undo import ChangeOutcome
     from nbstream.store.model.history import Assessment, HistoryChange
+    from nbstream.store.model.model import Model
     from nbstream.terminal import Output
 
 
@@ -47,21 +48,27 @@ async def run(options: argparse.Namespace, output: Output) -> None:
                 break
             if change in selection:
                 changes.append((history_change_to_text(change), history_change_to_json(change)))
+        if not changes:
+            await _check_label(options, settings, model)
     for text, members in reversed(changes):
         output.show(text, members)
     if not changes:
-        _check_label(options, settings)
         which = "such " if selection != HistorySelection() else ""
         print_error(f"no {which}change in the history of model {name!r}")
 
 
-def _check_label(options: argparse.Namespace, settings: Settings) -> None:
-    """Refuse a label that is no class, once no change has it: the history may have classes of former times."""
-    if options.label not in {None, *settings.model.classes}:
-        options.wrong_usage(
-            f"no change has the label {options.label}, and the classes are {', '.join(settings.model.classes)} "
-            "(model.classes)"
-        )
+async def _check_label(options: argparse.Namespace, settings: Settings, model: Model) -> None:
+    """Refuse a label that is no class, unless the history has it from former times."""
+    if options.label in {None, *settings.model.classes}:
+        return
+    selection = HistorySelection(label=options.label)
+    async for change in model.history.changes(selection.since):
+        if change in selection:
+            return
+    options.wrong_usage(
+        f"no change has the label {options.label}, and the classes are {', '.join(settings.model.classes)} "
+        "(model.classes)"
+    )
 
 
 def name_of_model(settings: Settings, spam_filter: Filter, user: str | None) -> str:
@@ -114,7 +121,7 @@ async def _undo(
         name = name_of_model(settings, spam_filter, options.user)
         changes = await selected_changes(model, selection)
         if not changes:
-            _check_label(options, settings)
+            await _check_label(options, settings, model)
             print_error(f"no such change in the history of model {name!r}")
             return
         counts = await undo_changes(model, changes, print_outcome, current_user() if options.yes else None)

@@ -59,6 +59,7 @@ def test_a_label_that_is_no_class_is_wrong_usage_unless_the_history_has_it(taugh
     taught.config.write_text(configured)
 
     assert "learned news" in taught("history", "--label", "news")[0]
+    assert taught("history", "--label", "news", "--actor", "x")[1].startswith("nbstream: no such change")
     assert taught("history", "--label", "spam")[1].startswith("nbstream: no such change")
     for command in (("history",), ("undo", "--since", "1h")):
         with pytest.raises(SystemExit) as stopped:
