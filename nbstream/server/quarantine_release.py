@@ -114,10 +114,10 @@ class QuarantineReleaser(NamedTuple):
         *,
         again: bool = False,
         is_for: Callable[[str], bool] = lambda _: True,
-    ) -> tuple[FeedbackResult | None, NbstreamError | None]:
+    ) -> tuple[list[FeedbackResult], NbstreamError | None]:
         """Teach the message in these files as ham, deliver it to all recipients of each, and remove the files.
 
-        Return the first lesson, and the error that ended the release: None where nothing did. After an error the
+        Return the lessons, and the error that ended the release: None where nothing did. After an error the
         message waits on, or is in doubt, and may have been taught all the same. The errors are those that
         ``learn_ham``, ``quarantine.locked`` and ``release_message`` raise, and the two named here.
 
@@ -127,7 +127,7 @@ class QuarantineReleaser(NamedTuple):
         one and those after it. ``again`` delivers a message that may have been delivered already; else the error
         is ``ReleaseInDoubt`` for it.
         """
-        lesson: FeedbackResult | None = None
+        lessons: list[FeedbackResult] = []
         waiting = deque(files)
         try:
             while waiting:
@@ -140,15 +140,14 @@ class QuarantineReleaser(NamedTuple):
                     if not wanted:
                         raise NotReleased("is not quarantined for this recipient")
                     message = await asyncio.to_thread(self.message_reader.read_incoming, content)
-                    taught = await self.learn_ham(message)
-                    lesson = lesson or taught
-                    edited = await asyncio.to_thread(self._edit, content, note.id, taught.after)
+                    lessons.append(await self.learn_ham(message))
+                    edited = await asyncio.to_thread(self._edit, content, note.id, lessons[-1].after)
                     rest = await release_message(file, note.envelope, edited, self.next_hop, wanted)
                 if rest and self.next_hop.answers_each_recipient and len(wanted) > 1:
                     waiting.appendleft(rest)
         except NbstreamError as error:
-            return lesson, error
-        return lesson, None
+            return lessons, error
+        return lessons, None
 
     def _edit(self, content: bytes, message_id: str, check: Check) -> bytes:
         """Return the message with a header that says that it was released."""

@@ -273,16 +273,14 @@ class WebQuarantine:
         learn_ham = partial(self.learn, user, label="ham", actor=actor)
         releaser = QuarantineReleaser(learn_ham, runtime.message_reader, runtime.header_policy, self._next_hop)
         async with self._releases:
-            lesson, error = await releaser.release(mail.files, again=again, is_for=is_for)
-        taught = describe_lesson(lesson) if lesson else ""
+            lessons, error = await releaser.release(mail.files, again=again, is_for=is_for)
+        taught = describe_lesson(lessons[0]) if lessons else ""
         if error:
             _log.warning(
                 "quarantine: a message was not released: %s", error, extra=event_fields(id=mail.id, actor=actor)
             )
-            why = _describe_error(error)
-            if taught:
-                why = f"{why}. The message was taught as ham before: {taught}"
-            return MailResult(mail.id, _outcome_of(error), why)
+            aside = f". The message was taught as ham before: {taught}" if taught else ""
+            return MailResult(mail.id, _outcome_of(error), f"{_describe_error(error)}{aside}")
         _log.info("quarantine: a message was released", extra=event_fields(id=mail.id, actor=actor))
         with suppress(InputError):  # it was delivered, whatever can be read of the others
             if user is None or not await asyncio.to_thread(self._quarantine.messages, mail.id):

@@ -72,10 +72,9 @@ async def test_a_message_is_taught_and_goes_on_as_what_a_person_called_it(
     server = await play(script(f"{MAIL}{TO_B}{TO_C}{CONTENT}S: 250 queued"))
     teacher = Teacher()
 
-    lesson, error = await releaser(teacher, relay_to(server)).release([message])
+    (lesson,), error = await releaser(teacher, relay_to(server)).release([message])
 
     await server.played()
-    assert lesson
     assert (lesson.outcome, error, teacher.taught) == (FeedbackOutcome.LEARNED, None, ["x"])
     assert folder.messages() == []
 
@@ -88,7 +87,7 @@ async def test_nothing_is_delivered_that_could_not_be_taught(
 
     away = StoreUnavailable("away")
 
-    assert await releaser(Teacher(away), relay_to(server)).release([message]) == (None, away)
+    assert await releaser(Teacher(away), relay_to(server)).release([message]) == ([], away)
 
     assert folder.messages() == [message]
 
@@ -106,8 +105,8 @@ async def test_of_several_recipients_of_lmtp_those_after_a_refusal_wait_on(
     next_hop = SmtpNextHop(relay_at(server.port, lmtp=True))
     teacher = Teacher()
 
-    lesson, error = await releaser(teacher, next_hop).release([message])
-    assert lesson
+    lessons, error = await releaser(teacher, next_hop).release([message])
+    assert len(lessons) == 2
     assert isinstance(error, RelayRefused)
     (rest,) = folder.messages()
     assert quarantine.read_message(rest)[0].envelope.recipients == ENVELOPE.recipients[1:]

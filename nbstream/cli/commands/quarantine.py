@@ -140,12 +140,12 @@ async def _release_messages(
                     continue
                 released = 0
                 for entry in entries:
-                    lesson, failure = await releaser.release([entry], again=options.again)
-                    taught = describe_lesson(lesson) if lesson else ""
+                    lessons, failure = await releaser.release([entry], again=options.again)
+                    taught = describe_lesson(lessons[0]) if lessons else ""
                     if failure:
-                        aside = f"; taught as ham all the same: {taught}" if taught else ""
-                        if isinstance(failure, ReleaseInDoubt):
-                            aside = "; to deliver it all the same, --again"
+                        is_in_doubt = isinstance(failure, ReleaseInDoubt)
+                        advice = "; to deliver it all the same, --again" if is_in_doubt else ""
+                        aside = f"; taught as ham all the same: {taught}" if taught else advice
                         output.fail(failure, f"{entry.id}: not released: {failure}{aside}")
                     else:
                         released += 1
