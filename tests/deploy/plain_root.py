@@ -110,7 +110,7 @@ def serve(root: Path, settings: Path) -> RootedServer:
 
     def is_ready() -> bool:
         server.assert_runs()
-        return '"event": "ready"' in server.log
+        return '"event":"ready"' in server.log
 
     wait_until(is_ready)
     return server
